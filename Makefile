@@ -1,0 +1,46 @@
+# One command each. The first one that needs it makes .venv and installs the tested versions into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+# Two processes: a test spends its time tracing and compiling, which JAX does on little more than one core.
+WORKERS ?= 2
+BENCHMARKS := $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test slow check bench clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED)  ## .venv with the package and its development tools
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)  ## sample a mixture of 40 Gaussians; results in runs/demo, or runs/demo-2, ...
+	@out=runs/demo; n=1; while [ -e "$$out" ]; do n=$$((n + 1)); out=runs/demo-$$n; done; \
+	echo "tempering run mog40 --out $$out"; $(BIN)/tempering run mog40 --out "$$out"
+
+test: $(INSTALLED)  ## the suite without the slow tests; the canary alone first
+	$(PYTEST) -q tests/test_00_canary.py
+	$(PYTEST) -n $(WORKERS)
+
+slow: $(INSTALLED)  ## the slow tests
+	$(PYTEST) -n $(WORKERS) -m slow
+
+check: $(INSTALLED)  ## lint, format, types, then the suite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(MAKE) test
+
+bench: $(INSTALLED)  ## every script of benchmarks/, one after another
+	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+clean:  ## caches and builds; .venv and runs/ stay
+	rm -rf build dist .cache .hypothesis .pytest_cache .ruff_cache src/*.egg-info
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

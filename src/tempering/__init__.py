@@ -1,0 +1,26 @@
+"""tempering: an unnormalised density made into a sampler."""
+
+from tempering.api import fit, load
+from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
+from tempering.ledger import Ledger
+from tempering.sampler import Sampler
+from tempering.settings import PTDMSettings, PTSDSettings
+from tempering.targets import ExactTarget, Target
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BudgetError",
+    "DensityError",
+    "ExactTarget",
+    "Ledger",
+    "PTDMSettings",
+    "PTSDSettings",
+    "RunFolderError",
+    "Sampler",
+    "SettingsError",
+    "Target",
+    "TemperingError",
+    "fit",
+    "load",
+]

@@ -1,0 +1,7 @@
+"""`python -m tempering` is `tempering`."""
+
+import sys
+
+from tempering.cli import main
+
+sys.exit(main())

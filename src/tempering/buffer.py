@@ -1,0 +1,77 @@
+"""The samples of a level with their log densities and gradients, and where each came from.
+
+Everything here was paid for: the log densities set weights and log Z, the gradients train the denoiser and set scales.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.kernels import ChainState
+from tempering.types import Array, Float, Int, Key
+
+__all__ = ["ORIGINS", "Buffer", "blank_buffer", "concatenate", "from_states", "inner_scale", "spread", "subsample"]
+
+ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined")
+"""What `Buffer.origin` indexes: parallel tempering, resampled or unweighted model samples, refined ones."""
+
+
+class Buffer(eqx.Module):
+    """Samples of one level; log density and gradient are those of T = 1."""
+
+    position: Float[Array, "particle dim"]
+    log_density: Float[Array, " particle"]
+    log_density_grad: Float[Array, "particle dim"]
+    origin: Int[Array, " particle"]
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return self.position.shape[0]
+
+    def take(self, indices: Int[Array, " index"]) -> "Buffer":
+        """The samples at `indices`, in that order."""
+        return jax.tree.map(lambda leaf: leaf[indices], self)
+
+    def states(self) -> ChainState:
+        """The samples as chain states: a start for a kernel that needs no evaluation."""
+        return ChainState(self.position, self.log_density, self.log_density_grad)
+
+
+def from_states(states: ChainState, origin: str) -> Buffer:
+    """Pool states of any leading axes into one buffer."""
+    dim = states.position.shape[-1]
+    log_density = states.log_density.reshape((-1,))
+    code = jnp.full(log_density.shape, ORIGINS.index(origin), jnp.int32)
+    return Buffer(states.position.reshape((-1, dim)), log_density, states.log_density_grad.reshape((-1, dim)), code)
+
+
+def concatenate(first: Buffer, second: Buffer) -> Buffer:
+    """All samples of both."""
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, second)
+
+
+def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
+    """`size` samples without replacement, in random order."""
+    return buffer.take(jax.random.permutation(key, buffer.size)[:size])
+
+
+def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+    """Mean and standard deviation of every coordinate."""
+    return jnp.mean(buffer.position, axis=0), jnp.std(buffer.position, axis=0)
+
+
+def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
+    """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[(beta g_i)^2]).
+
+    For a Gaussian this is the conditional standard deviation; for separated modes it is the scale inside one, where
+    the standard deviation of the positions would give the distance between them.
+    """
+    square = jnp.mean((beta * buffer.log_density_grad) ** 2, axis=0)
+    return 1.0 / jnp.sqrt(jnp.maximum(square, 1e-30))
+
+
+def blank_buffer(dim: int) -> Buffer:
+    """A buffer's structure without samples, for reading one back."""
+    points = jnp.zeros((0, dim))
+    return Buffer(points, jnp.zeros((0,)), points, jnp.zeros((0,), jnp.int32))

@@ -1,0 +1,246 @@
+"""The command line: list, run, resume, sample, evaluate, report. Holds no algorithm.
+
+Refusals exit with code 2 and one line; an interrupted run says how to resume.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import tempering
+from tempering.errors import RunFolderError, TemperingError
+from tempering.settings import require_count
+
+__all__ = ["main"]
+
+
+def _enable_compilation_cache() -> None:
+    """Keep compiled programs between processes: compiling is a third of a short run."""
+    import jax
+
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tempering" / "jax"
+    place = Path(os.environ.get("TEMPERING_CACHE", default))
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a home that cannot be written only costs compile time
+    jax.config.update("jax_compilation_cache_dir", str(place))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _list() -> None:
+    """Show the presets with what each will cost."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from tempering.experiments.methods import METHODS, planned
+    from tempering.experiments.presets import PRESETS
+    from tempering.experiments.run import target_of
+
+    table = Table(title="Presets")
+    for title in ("name", "method", "target", "evaluations", "what it is"):
+        table.add_column(title, justify="right" if title == "evaluations" else "left")
+    for name, config in PRESETS.items():
+        target = target_of(config)
+        cost = sum(planned(config, target.dim).values())
+        where = f"{config.target.name} ({target.dim}-D)"
+        table.add_row(name, METHODS[config.method].title, where, f"{cost:,}", config.description)
+    Console().print(table)
+
+
+def _run(
+    preset: str,
+    out: Path | None = None,
+    seed: int | None = None,
+    budget: int | None = None,
+    set: tuple[str, ...] = (),  # noqa: A002: the option's name
+    dry_run: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Fit a preset, judge it and write its report.
+
+    Args:
+        preset: a name of `tempering list`.
+        out: a new folder for the run; needed unless --dry-run.
+        seed: everything random follows from it.
+        budget: the most evaluations to spend.
+        set: changes of single settings, such as training.num_steps=500; may hold several.
+        dry_run: print the expanded configuration and the planned evaluations, and stop.
+        quiet: show nothing but the result.
+    """
+    from tempering.experiments.config import config_to_dict, with_changes
+    from tempering.experiments.methods import check_budget, planned
+    from tempering.experiments.presets import preset as preset_of
+    from tempering.experiments.run import run, target_of
+    from tempering.progress import choose_display
+
+    given = [f"{name}={value}" for name, value in (("seed", seed), ("budget", budget)) if value is not None]
+    config = with_changes(preset_of(preset), [*given, *set])
+    dim = target_of(config).dim
+    if dry_run:
+        plan = planned(config, dim)
+        print(json.dumps({"config": config_to_dict(config), "planned": plan, "planned_total": sum(plan.values())}, indent=2))
+        return
+    check_budget(config, dim)
+    if out is None:
+        raise RunFolderError("--out is missing: give a new folder for the run, such as --out runs/first")
+    try:
+        with choose_display(quiet=quiet) as on_event:
+            result = run(config, out, on_event)
+    except KeyboardInterrupt:
+        _say_how_to_resume(out)
+        raise
+    _finish(out, result)
+
+
+def _resume(folder: Path, quiet: bool = False) -> None:
+    """Go on with a run that was stopped.
+
+    Args:
+        folder: the run's folder.
+        quiet: show nothing but the result.
+    """
+    from tempering.experiments.run import resume
+    from tempering.progress import choose_display
+
+    try:
+        with choose_display(quiet=quiet) as on_event:
+            result = resume(folder, on_event)
+    except KeyboardInterrupt:
+        _say_how_to_resume(folder)
+        raise
+    _finish(folder, result)
+
+
+def _sample(
+    folder: Path,
+    num: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 10_000,
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("draws.npz"),
+    seed: int = 0,
+    weighted: bool = False,
+) -> None:
+    """Draw from a trained sampler into an npz file.
+
+    Args:
+        folder: a run's folder, or one that `sampler.save` wrote.
+        num: how many draws.
+        out: the file to write; it must not exist.
+        seed: the same seed gives the same draws.
+        weighted: add log weights that make expectations exact; costs one evaluation a draw.
+    """
+    import numpy as np
+
+    from tempering.storage import write_arrays
+
+    require_count("-n", num)
+    if out.exists():
+        raise RunFolderError(f"{out} exists; choose another file, nothing is overwritten")
+    sampler = tempering.load(folder)
+    if weighted:
+        draws, log_weights = sampler.sample_weighted(num, seed=seed)
+        arrays = {"draws": draws, "log_weights": log_weights}
+    else:
+        arrays = {"draws": sampler.sample(num, seed=seed)}
+    write_arrays(out, {name: np.asarray(array) for name, array in arrays.items()})
+    print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
+
+
+def _evaluate(
+    folder: Path, num_samples: int | None = None, num_transport: int | None = None, quiet: bool = False
+) -> None:
+    """Judge a trained sampler again, for example with more samples in the transport distances.
+
+    Args:
+        folder: the run's folder.
+        num_samples: draws compared with as many exact ones.
+        num_transport: of these, how many enter the exact optimal transport.
+        quiet: show nothing but the result.
+    """
+    from tempering.experiments.run import evaluate_folder
+    from tempering.experiments.run_folder import RunFolder
+    from tempering.progress import choose_display
+
+    config = RunFolder.read_config(folder)
+    given = {"num_samples": num_samples, "num_transport": num_transport}
+    metrics = dataclasses.replace(config.metrics, **{name: n for name, n in given.items() if n is not None})
+    with choose_display(quiet=quiet) as on_event:
+        result = evaluate_folder(folder, dataclasses.replace(config, metrics=metrics), on_event)
+    _finish(folder, result)
+
+
+def _report(folder: Path) -> None:
+    """Write the figures and the HTML page of a run's folder.
+
+    Args:
+        folder: the run's folder.
+    """
+    from tempering.report import make_report
+
+    print(f"report  {make_report(folder)}")
+
+
+def _finish(folder: Path, result: dict) -> None:
+    """The end of a run: quality against floor, cost, and where the pictures are."""
+    from tempering.report import make_report, quality_lines
+
+    page = make_report(folder)
+    print("\n".join(quality_lines(result)))
+    print(f"\nfigures  {folder / 'figures'}\nreport   {page}")
+
+
+def _say_how_to_resume(folder: Path) -> None:
+    if (Path(folder) / "config.json").exists():
+        print(f"\nstopped; `tempering resume {folder}` goes on from the last finished part", file=sys.stderr)
+
+
+def _join_repeated(arguments: list[str], option: str) -> list[str]:
+    """`--set a=1 --set b=2` as `--set a=1 b=2`: otherwise the last one would silently win."""
+    values: list[str] = []
+    rest: list[str] = []
+    index = 0
+    while index < len(arguments):
+        if arguments[index] == option:
+            index += 1
+            while index < len(arguments) and not arguments[index].startswith("-"):
+                values.append(arguments[index])
+                index += 1
+        elif arguments[index].startswith(option + "="):
+            values.append(arguments[index].removeprefix(option + "="))
+            index += 1
+        else:
+            rest.append(arguments[index])
+            index += 1
+    return [*rest, option, *values] if values else rest
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 2 for a refusal, 130 for an interruption."""
+    commands = {
+        "list": _list,
+        "run": _run,
+        "resume": _resume,
+        "sample": _sample,
+        "evaluate": _evaluate,
+        "report": _report,
+    }
+    given = _join_repeated(sys.argv[1:] if arguments is None else list(arguments), "--set")
+    try:
+        _enable_compilation_cache()
+        tyro.extras.subcommand_cli_from_dict(
+            commands,
+            prog="tempering",
+            description="Turn an unnormalised density into a sampler: progressive tempering with diffusion.",
+            args=given,
+            config=(tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff),
+        )
+    except TemperingError as error:
+        print(f"tempering: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0

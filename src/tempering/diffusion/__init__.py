@@ -1,0 +1,22 @@
+"""Variance-exploding EDM denoisers: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
+
+from tempering.diffusion.fit import Dataset, FitInfo, fit_denoisers
+from tempering.diffusion.likelihood import log_likelihood
+from tempering.diffusion.model import DiffusionModel
+from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
+from tempering.diffusion.precondition import Denoiser
+from tempering.diffusion.solve import draw, method_of
+
+__all__ = [
+    "Dataset",
+    "Denoiser",
+    "DiffusionModel",
+    "FitInfo",
+    "NoiseLevels",
+    "Prior",
+    "draw",
+    "fit_denoisers",
+    "log_likelihood",
+    "method_of",
+    "sigma_grid",
+]

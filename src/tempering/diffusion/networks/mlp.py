@@ -1,0 +1,33 @@
+"""The paper's network: a plain MLP on the point and the noise level."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.diffusion.networks.embedding import NoiseEmbedding
+from tempering.types import Array, Float, Key
+
+__all__ = ["MLP"]
+
+
+class MLP(eqx.Module):
+    """`depth` linear layers with SiLU between them on the concatenation of x and the noise features."""
+
+    layers: tuple[eqx.nn.Linear, ...]
+    embedding: NoiseEmbedding
+
+    def __init__(self, key: Key, dim: int, width: int, depth: int, num_frequencies: int):
+        self.embedding = NoiseEmbedding(num_frequencies)
+        sizes = [dim + self.embedding.size] + [width] * (depth - 1) + [dim]
+        keys = jax.random.split(key, depth)
+        self.layers = tuple(
+            eqx.nn.Linear(size_in, size_out, key=layer_key)
+            for size_in, size_out, layer_key in zip(sizes, sizes[1:], keys, strict=False)
+        )
+
+    def __call__(self, x: Float[Array, " dim"], c_noise: Float[Array, ""]) -> Float[Array, " dim"]:
+        """The raw network output of one point."""
+        hidden = jnp.concatenate([x, self.embedding(c_noise)])
+        for layer in self.layers[:-1]:
+            hidden = jax.nn.silu(layer(hidden))
+        return self.layers[-1](hidden)

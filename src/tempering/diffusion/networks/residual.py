@@ -1,0 +1,55 @@
+"""A residual MLP whose blocks are shifted and scaled by the noise level."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.diffusion.networks.embedding import NoiseEmbedding
+from tempering.types import Array, Float, Key
+
+__all__ = ["ResidualMLP"]
+
+
+class _Block(eqx.Module):
+    """h + W2 silu((1 + scale) W1 silu(h) + shift), with W2 starting at zero: the block starts as the identity."""
+
+    inner: eqx.nn.Linear
+    outer: eqx.nn.Linear
+    modulation: eqx.nn.Linear
+
+    def __init__(self, key: Key, width: int, num_features: int):
+        key_inner, key_outer, key_modulation = jax.random.split(key, 3)
+        self.inner = eqx.nn.Linear(width, width, key=key_inner)
+        outer = eqx.nn.Linear(width, width, key=key_outer)
+        self.outer = eqx.tree_at(lambda layer: (layer.weight, layer.bias), outer, replace_fn=jnp.zeros_like)
+        self.modulation = eqx.nn.Linear(num_features, 2 * width, key=key_modulation)
+
+    def __call__(self, hidden: Float[Array, " width"], features: Float[Array, " feature"]) -> Float[Array, " width"]:
+        shift, scale = jnp.split(self.modulation(features), 2)
+        inner = self.inner(jax.nn.silu(hidden))
+        return hidden + self.outer(jax.nn.silu((1.0 + scale) * inner + shift))
+
+
+class ResidualMLP(eqx.Module):
+    """An input layer, `depth` residual blocks, an output layer that starts at zero: the best linear denoiser."""
+
+    embedding: NoiseEmbedding
+    entry: eqx.nn.Linear
+    blocks: tuple[_Block, ...]
+    exit: eqx.nn.Linear
+
+    def __init__(self, key: Key, dim: int, width: int, depth: int, num_frequencies: int):
+        self.embedding = NoiseEmbedding(num_frequencies)
+        key_entry, key_exit, *keys = jax.random.split(key, 2 + depth)
+        self.entry = eqx.nn.Linear(dim + self.embedding.size, width, key=key_entry)
+        self.blocks = tuple(_Block(block_key, width, self.embedding.size) for block_key in keys)
+        leaving = eqx.nn.Linear(width, dim, key=key_exit)
+        self.exit = eqx.tree_at(lambda layer: (layer.weight, layer.bias), leaving, replace_fn=jnp.zeros_like)
+
+    def __call__(self, x: Float[Array, " dim"], c_noise: Float[Array, ""]) -> Float[Array, " dim"]:
+        """The raw network output of one point."""
+        features = self.embedding(c_noise)
+        hidden = self.entry(jnp.concatenate([x, features]))
+        for block in self.blocks:
+            hidden = block(hidden, features)
+        return self.exit(jax.nn.silu(hidden))

@@ -1,0 +1,56 @@
+"""Noise levels: how sigma is drawn in training and stepped through in sampling (Karras et al. 2022).
+
+The process is variance exploding with sigma(t) = t, so sigma is the only clock.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.types import Array, Float, Key
+
+__all__ = ["NoiseLevels", "Prior", "sigma_grid"]
+
+
+class NoiseLevels(eqx.Module):
+    """The range of sigma of one level and the distribution of ln sigma in training. Numbers are arrays: no retrace."""
+
+    sigma_min: Float[Array, "*model"]
+    sigma_max: Float[Array, "*model"]
+    log_mean: Float[Array, "*model"]
+    log_std: Float[Array, "*model"]
+    rho: Float[Array, "*model"]
+    distribution: str = eqx.field(static=True)
+
+    def sample(self, key: Key) -> Float[Array, ""]:
+        """A noise level for one training example, always within [sigma_min, sigma_max]."""
+        low, high = jnp.log(self.sigma_min), jnp.log(self.sigma_max)
+        if self.distribution == "log_uniform":
+            return jnp.exp(jax.random.uniform(key, minval=low, maxval=high))
+        log_sigma = self.log_mean + self.log_std * jax.random.normal(key)
+        return jnp.exp(jnp.clip(log_sigma, low, high))
+
+
+def sigma_grid(levels: NoiseLevels, num_steps: int) -> Float[Array, " node"]:
+    """`num_steps` + 1 nodes from sigma_max down to sigma_min, evenly spaced in sigma^(1/rho) (Eq. 5, Karras et al.).
+
+    The grid ends at sigma_min, not at 0, so that the map is invertible and has a density.
+    """
+    fraction = jnp.linspace(0.0, 1.0, num_steps + 1)
+    high, low = levels.sigma_max ** (1.0 / levels.rho), levels.sigma_min ** (1.0 / levels.rho)
+    return (high + fraction * (low - high)) ** levels.rho
+
+
+class Prior(eqx.Module):
+    """The Gaussian that sampling starts from: N(location, diag(std^2)) at sigma_max."""
+
+    location: Float[Array, " dim"]
+    std: Float[Array, " dim"]
+
+    def sample(self, key: Key) -> Float[Array, " dim"]:
+        """One draw."""
+        return self.location + self.std * jax.random.normal(key, self.location.shape)
+
+    def log_prob(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Normalised log density of one point."""
+        return jnp.sum(jax.scipy.stats.norm.logpdf(x, self.location, self.std))

@@ -1,0 +1,35 @@
+"""A network made into a denoiser by EDM preconditioning (Table 1, Karras et al. 2022)."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from tempering.types import Array, Float
+
+__all__ = ["Denoiser", "output_scale"]
+
+
+def output_scale(sigma: Float[Array, ""], sigma_data: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    """c_out = sigma sigma_data / sqrt(sigma^2 + sigma_data^2): the error left after the best linear denoiser."""
+    return sigma * sigma_data / jnp.sqrt(sigma**2 + sigma_data**2)
+
+
+class Denoiser(eqx.Module):
+    """D(x; sigma) = location + c_skip (x - location) + c_out F(c_in (x - location), ln(sigma) / 4).
+
+    `sigma_data` is one number for each coordinate, so that coordinates of unlike scale are all seen at unit scale; the
+    noise stays isotropic. `location` and `sigma_data` belong to the buffer, not to the optimiser.
+    """
+
+    network: eqx.Module
+    location: Float[Array, "*model dim"]
+    sigma_data: Float[Array, "*model dim"]
+
+    def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
+        """E[x0 | x_noisy] at noise level sigma."""
+        total = sigma**2 + self.sigma_data**2
+        c_skip = self.sigma_data**2 / total
+        c_in = 1.0 / jnp.sqrt(total)
+        c_noise = jnp.log(sigma) / 4.0
+        centred = x_noisy - self.location
+        raw = self.network(c_in * centred, c_noise)
+        return self.location + c_skip * centred + output_scale(sigma, self.sigma_data) * raw

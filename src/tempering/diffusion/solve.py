@@ -1,0 +1,164 @@
+"""A denoiser made into samples: probability-flow ODE (with log densities) and reverse SDE.
+
+Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min. With sigma as the clock the flow is
+dx / d sigma = (x - D(x; sigma)) / sigma, and along it d log q / d sigma = -(dim - tr dD/dx) / sigma.
+One key a particle: chunk size changes memory, not results.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.diffusion.divergence import denoise_with_trace
+from tempering.diffusion.noise import Prior
+from tempering.numerics import compensated_add
+from tempering.settings import Sampling
+from tempering.types import Array, Denoise, Float, Key
+
+__all__ = ["Method", "draw", "flow", "in_chunks", "method_of"]
+
+
+class Method(eqx.Module):
+    """How to integrate; static, so it is part of the compilation's key. `divergence` may also be none."""
+
+    solver: str = eqx.field(static=True)
+    divergence: str = eqx.field(static=True)
+    num_probes: int = eqx.field(static=True)
+    rtol: float = eqx.field(static=True)
+    atol: float = eqx.field(static=True)
+
+
+def method_of(sampling: Sampling, *, with_density: bool) -> Method:
+    """The settings' method, with or without the divergence."""
+    divergence = sampling.divergence if with_density else "none"
+    return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol)
+
+
+def _velocity(denoise: Denoise, x: Array, sigma: Array, key: Key, method: Method) -> tuple[Array, Array]:
+    """dx / d sigma and its divergence."""
+    denoised, trace = denoise_with_trace(
+        denoise, x, sigma, key, divergence=method.divergence, num_probes=method.num_probes
+    )
+    return (x - denoised) / sigma, (x.shape[0] - trace) / sigma
+
+
+def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
+    """Euler or Heun along the nodes; the change of log density is summed with compensation."""
+
+    def one_step(carry, nodes):
+        x, total, compensation = carry
+        index, sigma, sigma_next = nodes
+        step = sigma_next - sigma
+        key_here, key_there = jax.random.split(jax.random.fold_in(key, index))
+        velocity, divergence = _velocity(denoise, x, sigma, key_here, method)
+        moved = x + step * velocity
+        if method.solver == "heun":
+            velocity_there, divergence_there = _velocity(denoise, moved, sigma_next, key_there, method)
+            moved = x + 0.5 * step * (velocity + velocity_there)
+            divergence = 0.5 * (divergence + divergence_there)
+        total, compensation = compensated_add(total, compensation, -step * divergence)
+        return (moved, total, compensation), None
+
+    nodes = (jnp.arange(sigmas.shape[0] - 1), sigmas[:-1], sigmas[1:])
+    (x, total, _), _ = jax.lax.scan(one_step, (x, jnp.zeros(()), jnp.zeros(())), nodes)
+    return x, total
+
+
+def _flow_adaptive(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
+    """Dormand-Prince in ln sigma with error control through Diffrax; the probes stay fixed, so the field is smooth."""
+    import diffrax  # here, because importing it costs as much as the rest of the library
+
+    def field(log_sigma, state, _):
+        sigma = jnp.exp(log_sigma)
+        velocity, divergence = _velocity(denoise, state[0], sigma, key, method)
+        return sigma * velocity, -sigma * divergence
+
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(field),
+        diffrax.Dopri5(),
+        t0=jnp.log(sigmas[0]),
+        t1=jnp.log(sigmas[-1]),
+        dt0=None,
+        y0=(x, jnp.zeros(())),
+        stepsize_controller=diffrax.PIDController(rtol=method.rtol, atol=method.atol),
+        max_steps=10_000,
+        throw=False,
+    )
+    is_ok = solution.result == diffrax.RESULTS.successful
+    moved, total = jax.tree.map(lambda leaf: jnp.where(is_ok, leaf[0], jnp.nan), solution.ys)
+    return moved, total  # NaN where the step limit was hit: counted downstream as non-finite, never used
+
+
+def flow(
+    denoise: Denoise, x: Float[Array, " dim"], sigmas: Float[Array, " node"], key: Key, method: Method
+) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
+    """Carry one point along the probability flow through the nodes, up or down.
+
+    Returns:
+        The point at the last node and log q(there) - log q(here).
+    """
+    integrate = _flow_adaptive if method.solver == "adaptive" else _flow_on_grid
+    return integrate(denoise, x, sigmas, key, method)
+
+
+def _ancestral(denoise: Denoise, x: Array, sigmas: Array, key: Key) -> Array:
+    """The reverse SDE by steps that are exact where the denoiser is constant: the Gaussian posterior of each node."""
+
+    def one_step(x, nodes):
+        index, sigma, sigma_next = nodes
+        share = (sigma_next / sigma) ** 2
+        denoised = denoise(x, sigma)
+        mean = denoised + share * (x - denoised)
+        noise = jax.random.normal(jax.random.fold_in(key, index), x.shape, x.dtype)
+        return mean + sigma_next * jnp.sqrt(1.0 - share) * noise, None
+
+    x, _ = jax.lax.scan(one_step, x, (jnp.arange(sigmas.shape[0] - 1), sigmas[:-1], sigmas[1:]))
+    return x
+
+
+def _draw_one(key: Key, denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> tuple[Array, Array]:
+    key_prior, key_path = jax.random.split(key)
+    x = prior.sample(key_prior)
+    if method.solver == "sde":
+        return _ancestral(denoise, x, sigmas, key_path), jnp.full((), jnp.nan)
+    log_prior = prior.log_prob(x)
+    x, change = flow(denoise, x, sigmas, key_path, method)
+    # Without the divergence there is no density: NaN, so that nothing half computed can pass for one.
+    return x, jnp.full((), jnp.nan) if method.divergence == "none" else log_prior + change
+
+
+@eqx.filter_jit
+def _draw_chunk(keys: Key, denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> tuple[Array, Array]:
+    return jax.vmap(lambda key: _draw_one(key, denoise, prior, sigmas, method))(keys)
+
+
+def in_chunks(function: Callable, inputs: Array, chunk_size: int, on_chunk: Callable[[int], None]):
+    """Apply a batched function to chunks of equal size (the last one padded, so nothing is compiled twice)."""
+    num = inputs.shape[0]
+    size = min(chunk_size, num)
+    pieces = []
+    for begin in range(0, num, size):
+        chunk = inputs[begin : begin + size]
+        missing = size - chunk.shape[0]
+        padded = jnp.concatenate([chunk, inputs[:missing]]) if missing else chunk
+        pieces.append(jax.tree.map(lambda leaf, kept=chunk.shape[0]: leaf[:kept], function(padded)))
+        on_chunk(min(begin + size, num))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+
+
+def draw(
+    key: Key,
+    num: int,
+    denoise: Denoise,
+    prior: Prior,
+    sigmas: Float[Array, " node"],
+    method: Method,
+    *,
+    chunk_size: int,
+    on_chunk: Callable[[int], None] = lambda done: None,
+) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
+    """`num` independent samples and their log densities (NaN for the SDE and for divergence none)."""
+    keys = jax.random.split(key, num)
+    return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), keys, chunk_size, on_chunk)

@@ -1,0 +1,136 @@
+"""A sampler judged: draws against exact samples, every number beside its floor. Evaluations count as metrics, apart."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.experiments.config import MetricsConfig
+from tempering.importance import weigh
+from tempering.metrics import Metric, evaluate_samples
+from tempering.sampler import Sampler
+from tempering.targets import ExactTarget
+from tempering.types import Event, Key, OnEvent, ignore_event
+
+__all__ = ["judge"]
+
+_GRID = 160
+"""Points a side of the density picture in two dimensions."""
+
+
+def judge(
+    sampler: Sampler, key: Key, config: MetricsConfig, on_event: OnEvent = ignore_event
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Metrics by name, JSON-ready, and the arrays that figures need.
+
+    Consumes the sampler with its target; enters what it evaluates in the sampler's ledger under `metrics`.
+    """
+    target = sampler.target
+    key_draw, key_reference, key_second, key_weights, key_likelihood = jax.random.split(key, 5)
+
+    def tell(name: str, done: int, total: int) -> None:
+        spent = sampler.evaluations
+        on_event(Event(f"metrics: {name}", len(sampler.levels) - 1, len(sampler.levels), done, total, spent, spent))
+
+    tell("draws", 0, 1)
+    draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling, with_density=False)
+    arrays: dict[str, np.ndarray] = {"draws": np.asarray(draws)}
+    metrics: dict[str, Metric] = {}
+    if isinstance(target, ExactTarget):
+        reference, second = (target.sample(k, config.num_samples) for k in (key_reference, key_second))
+        report = evaluate_samples(
+            target,
+            np.asarray(draws),
+            reference=np.asarray(reference),
+            reference_second=np.asarray(second),
+            num_transport=config.num_transport,
+            paper_compatible=config.is_paper_compatible,
+            on_metric=tell,
+        )
+        sampler.ledger.spend("metrics", report.num_evaluations, with_gradient=False)
+        metrics |= _likelihood(sampler, key_likelihood, reference[: config.num_likelihood])
+        metrics |= report.metrics
+        arrays |= {"reference": np.asarray(reference)}
+    for name in ("draws", "reference"):
+        if name in arrays:
+            sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
+            arrays[f"{name}_log_density"] = np.asarray(_log_densities(target, arrays[name]))
+    if config.num_weighted:
+        tell("weights", 0, 1)
+        x, log_q = sampler.model.draw(key_weights, config.num_weighted, sampler.sampling, with_density=True)
+        weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
+        arrays["log_weights"] = np.asarray(weighted.log_weights)
+        metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
+    if sampler.dim == 2:
+        arrays |= _grid(sampler, target, arrays)
+    return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
+
+
+def _log_densities(target, points: np.ndarray):
+    return jax.jit(lambda x: jax.lax.map(target.log_density, x, batch_size=4096))(jnp.asarray(points, jnp.float32))
+
+
+def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
+    """Mean log likelihood of exact samples; the floor is what the normalised target itself gives them."""
+    num = reference.shape[0]
+    if num == 0:
+        return {}
+    log_q = np.asarray(sampler.model.log_prob(key, reference, sampler.sampling), np.float64)
+    sampler.ledger.spend("metrics", num, with_gradient=False)
+    exact = np.asarray(_log_densities(sampler.target, np.asarray(reference)), np.float64) - sampler.target.log_z()
+    error = float(np.std(log_q) / np.sqrt(num))
+    is_finite = bool(np.all(np.isfinite(log_q)))
+    return {
+        "log_likelihood": Metric(
+            "log_likelihood",
+            float(np.mean(log_q)),
+            float(np.mean(exact)),
+            "nats",
+            f"mean log likelihood of exact samples (standard error {error:.3f}); the floor is the target's own",
+            smaller_is_better=False,
+            num_samples=num,
+            num_floor=num,
+            floor_source="the normalised target",
+            failure=None if is_finite else f"{int(np.sum(~np.isfinite(log_q)))} of {num} log likelihoods are not finite",
+        )
+    }
+
+
+def _weight_metrics(target, ess: float, log_z: tuple[float, float], num: int) -> dict[str, Metric]:
+    metrics = {
+        "ess_fraction": Metric(
+            "ess_fraction",
+            ess,
+            1.0,
+            "",
+            "effective share of the final model's raw importance weights",
+            smaller_is_better=False,
+            num_samples=num,
+            floor_source="exact samples",
+        )
+    }
+    if isinstance(target, ExactTarget):
+        metrics["log_z_error"] = Metric(
+            "log_z_error",
+            abs(log_z[0] - target.log_z()),
+            None,
+            "nats",
+            f"absolute error of log Z from these weights (their own standard error: {log_z[1]:.3f})",
+            num_samples=num,
+        )
+    return metrics
+
+
+def _grid(sampler: Sampler, target, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Log density on a square grid over the samples, for the picture of a 2-D target."""
+    points = arrays.get("reference", arrays["draws"])
+    points = points[np.all(np.isfinite(points), axis=1)]
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.08 * (high - low) + 1e-6
+    x, y = (np.linspace(low[i] - margin[i], high[i] + margin[i], _GRID, dtype=np.float32) for i in (0, 1))
+    mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    sampler.ledger.spend("metrics", mesh.shape[0], with_gradient=False)
+    return {"grid_x": x, "grid_y": y, "grid_log_density": np.asarray(_log_densities(target, mesh)).reshape(_GRID, _GRID)}
+
+

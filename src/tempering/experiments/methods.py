@@ -1,0 +1,39 @@
+"""The methods a configuration may name: how each fits and what it plans to spend."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tempering import pt_dm, ptsd
+from tempering.errors import BudgetError
+from tempering.experiments.config import RunConfig
+from tempering.sampler import Sampler
+
+__all__ = ["METHODS", "Method", "check_budget", "planned"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """`fit(target, key, settings, ...)` and `plan(settings, dim)`."""
+
+    title: str
+    fit: Callable[..., Sampler]
+    plan: Callable[[Any, int], dict[str, int]]
+
+
+METHODS = {"ptsd": Method("PTSD", ptsd.fit, ptsd.plan), "pt_dm": Method("PT+DM", pt_dm.fit, pt_dm.plan)}
+
+
+def planned(config: RunConfig, dim: int) -> dict[str, int]:
+    """The evaluations a configuration will spend, by stage."""
+    return METHODS[config.method].plan(config.settings, dim)
+
+
+def check_budget(config: RunConfig, dim: int) -> None:
+    """Refuse a plan above the configuration's budget before anything is written or spent."""
+    total = sum(planned(config, dim).values())
+    if config.budget is not None and total > config.budget:
+        raise BudgetError(
+            f"the plan of {config.name!r} needs {total:,} evaluations, more than the budget of {config.budget:,}; raise the "
+            "budget or lower the plan, for example --set buffer_size=… or --set initial.num_steps=…"
+        )

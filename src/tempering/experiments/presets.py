@@ -1,0 +1,178 @@
+"""The named runs: ours, sized for two CPU cores and minutes, and the paper's tables to the letter.
+
+What the paper's tables leave open (network width, optimiser, start, noise distribution) is chosen here and said so in
+docs/decisions/0003-paper-presets.md.
+"""
+
+from tempering.errors import SettingsError
+from tempering.experiments.config import MetricsConfig, RunConfig, TargetConfig
+from tempering.settings import (
+    Exploration,
+    Guidance,
+    Initial,
+    Ladder,
+    Network,
+    Noise,
+    PTDMSettings,
+    PTSDSettings,
+    Refinement,
+    Resampling,
+    Sampling,
+    Training,
+)
+
+__all__ = ["PRESETS", "preset"]
+
+_MOG40 = TargetConfig("mog40")
+_MW32 = TargetConfig("many_well", {"dim": 32})
+
+# The paper's appendix: 5-layer MLP, t_max = 40, Euler, sigma_data from the buffer, batch 1,000, 10,000 iterations.
+_PAPER_NETWORK = Network(kind="mlp", width=256, depth=5)
+_PAPER_NOISE = Noise(sigma_min=0.002, sigma_max=40.0, prior="noise", is_isotropic=True)
+_PAPER_TRAINING = Training(
+    num_steps=10_000, batch_size=1000, learning_rate=1e-3, patience=0, validation_fraction=0.02, use_gradients=False
+)
+_PAPER_SAMPLING = Sampling(solver="euler", num_steps=1000, divergence="hutchinson", num_probes=1, chunk_size=12_000)
+_PAPER_EXPLORATION = Exploration(kernel="mala", swap_interval=5, swap_scheme="sweep")
+_PAPER_METRICS = MetricsConfig(num_transport=10_000, is_paper_compatible=True)
+
+_MOG40_SETTINGS = PTSDSettings(
+    buffer_size=4000,
+    num_final_draws=1000,
+    ladder=Ladder(hottest=100.0, num_levels=5),
+    initial=Initial(num_chains=200, num_steps=60, burn_in=20, thin=2, scale=20.0),
+    network=Network(kind="residual", width=128, depth=3),
+    training=Training(num_steps=2000, num_finetune_steps=1000, batch_size=512),
+    sampling=Sampling(num_steps=40, chunk_size=4000),
+    guidance=Guidance("log_T"),
+    resampling=Resampling(quantile=0.99),
+    refinement=Refinement(num_steps=0),
+)
+
+_MW32_SETTINGS = PTSDSettings(
+    buffer_size=6000,
+    num_final_draws=1000,
+    ladder=Ladder(hottest=10.0, num_levels=7),
+    initial=Initial(num_chains=300, num_steps=300, burn_in=150, thin=7),
+    network=Network(kind="residual", width=128, depth=3),
+    training=Training(num_steps=2000, num_finetune_steps=1000, batch_size=512),
+    sampling=Sampling(num_steps=32, divergence="hutchinson", num_probes=2, chunk_size=2000),
+    guidance=Guidance("log_T"),
+    resampling=Resampling(quantile=0.9),
+    refinement=Refinement(num_steps=10),
+)
+
+_MOG40_PAPER = PTSDSettings(
+    buffer_size=10_000,
+    num_final_draws=0,
+    ladder=Ladder(hottest=100.0, num_levels=10),
+    initial=Initial(num_chains=100, num_steps=1000, burn_in=100, thin=9),
+    exploration=_PAPER_EXPLORATION,
+    network=_PAPER_NETWORK,
+    noise=_PAPER_NOISE,
+    training=_PAPER_TRAINING,
+    sampling=_PAPER_SAMPLING,
+    resampling=Resampling(quantile=0.99, scheme="multinomial"),
+    refinement=Refinement(num_steps=5),
+)
+
+_MW32_PAPER = PTSDSettings(
+    buffer_size=12_000,
+    num_final_draws=0,
+    ladder=Ladder(hottest=10.0, num_levels=10),
+    initial=Initial(num_chains=20, num_steps=20_000, burn_in=10_000, thin=10),
+    exploration=_PAPER_EXPLORATION,
+    network=_PAPER_NETWORK,
+    noise=_PAPER_NOISE,
+    training=_PAPER_TRAINING,
+    sampling=_PAPER_SAMPLING,
+    resampling=Resampling(quantile=0.99, scheme="multinomial", is_last_resampled=False),
+    refinement=Refinement(num_steps=25),
+)
+
+
+def _pt_dm(settings: PTSDSettings, ladder: Ladder, initial: Initial) -> PTDMSettings:
+    """PT+DM with the same buffer, network, noise, training and sampling as a PTSD run."""
+    return PTDMSettings(
+        buffer_size=settings.buffer_size,
+        num_final_draws=settings.num_final_draws,
+        ladder=ladder,
+        initial=initial,
+        exploration=settings.exploration,
+        network=settings.network,
+        noise=settings.noise,
+        training=settings.training,
+        sampling=settings.sampling,
+    )
+
+
+def _run(name: str, description: str, target: TargetConfig, settings, metrics: MetricsConfig) -> RunConfig:
+    method = "ptsd" if isinstance(settings, PTSDSettings) else "pt_dm"
+    return RunConfig(name, description, target, method, settings, metrics=metrics)
+
+
+PRESETS: dict[str, RunConfig] = {
+    run.name: run
+    for run in (
+        _run("mog40", "MoG-40, ours, minutes on 2 cores", _MOG40, _MOG40_SETTINGS, MetricsConfig()),
+        _run("mw32", "Many-Well-32, ours, minutes on 2 cores", _MW32, _MW32_SETTINGS, MetricsConfig()),
+        _run(
+            "mog40-pt-dm",
+            "PT+DM on MoG-40 at the evaluations of mog40",
+            _MOG40,
+            _pt_dm(
+                _MOG40_SETTINGS,
+                Ladder(hottest=100.0, num_levels=5),
+                Initial(num_chains=100, num_steps=72, burn_in=32, thin=1, scale=20.0),
+            ),
+            MetricsConfig(),
+        ),
+        _run(
+            "mw32-pt-dm",
+            "PT+DM on Many-Well-32 at the evaluations of mw32",
+            _MW32,
+            _pt_dm(
+                _MW32_SETTINGS,
+                Ladder(hottest=10.0, num_levels=7),
+                Initial(num_chains=100, num_steps=1160, burn_in=300, thin=14),
+            ),
+            MetricsConfig(),
+        ),
+        _run("mog40-paper", "PTSD on MoG-40, the paper's table", _MOG40, _MOG40_PAPER, _PAPER_METRICS),
+        _run("mw32-paper", "PTSD on Many-Well-32, the paper's table", _MW32, _MW32_PAPER, _PAPER_METRICS),
+        _run(
+            "mog40-paper-pt-dm",
+            "PT+DM on MoG-40, the paper's ladder, at the evaluations of mog40-paper",
+            _MOG40,
+            _pt_dm(
+                _MOG40_PAPER,
+                Ladder(hottest=200.0, num_levels=4),
+                Initial(num_chains=100, num_steps=2700, burn_in=270, thin=9),
+            ),
+            _PAPER_METRICS,
+        ),
+        _run(
+            "mw32-paper-pt-dm",
+            "PT+DM on Many-Well-32, the paper's ladder, at the evaluations of mw32-paper",
+            _MW32,
+            _pt_dm(
+                _MW32_PAPER,
+                Ladder(hottest=10.0, num_levels=10),
+                Initial(num_chains=20, num_steps=28_480, burn_in=14_240, thin=10),
+            ),
+            _PAPER_METRICS,
+        ),
+    )
+}
+"""Every preset by name."""
+
+
+def preset(name: str) -> RunConfig:
+    """The preset of that name.
+
+    Raises:
+        SettingsError: for an unknown name; the message lists the known ones.
+    """
+    if name not in PRESETS:
+        raise SettingsError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}; `tempering list` describes them")
+    return PRESETS[name]

@@ -1,0 +1,116 @@
+"""A configuration carried out in a run folder: fit, save, judge, write the result. Resuming is the same call.
+
+Every step leaves a file that marks it done, and a done step is read back, not repeated.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from tempering.experiments.config import RunConfig
+from tempering.experiments.evaluation import judge
+from tempering.experiments.methods import METHODS, check_budget
+from tempering.experiments.run_folder import RunFolder
+from tempering.ledger import Ledger
+from tempering.sampler import Sampler, load_sampler
+from tempering.storage import read_json, write_arrays, write_json
+from tempering.targets import ExactTarget, make_target
+from tempering.types import OnEvent, ignore_event
+
+__all__ = ["evaluate_folder", "load_run", "resume", "run", "target_of"]
+
+_METRICS_KEY = 1_000_000
+"""Folded into the seed's key for metrics, far from any level."""
+
+
+def target_of(config: RunConfig) -> Any:
+    """The target a configuration names."""
+    return make_target(config.target.name, **config.target.arguments)
+
+
+def run(config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+    """Carry out `config` in a new folder; returns the content of result.json."""
+    target = target_of(config)
+    check_budget(config, target.dim)
+    with RunFolder.create(folder, config) as opened:
+        return _carry_out(opened, target, on_event)
+
+
+def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+    """Go on with a folder from its last finished part; a finished run is returned as it is."""
+    with RunFolder.open(folder) as opened:
+        if (opened.path / "result.json").exists():
+            return read_json(opened.path / "result.json")
+        opened.log({"event": "resume"})
+        return _carry_out(opened, target_of(opened.config), on_event)
+
+
+def load_run(folder: str | Path) -> Sampler:
+    """The trained sampler of a run folder, with its target."""
+    return load_sampler(folder, target_of(RunFolder.read_config(Path(folder))))
+
+
+def evaluate_folder(folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+    """Judge a finished sampler again, with other metrics settings if `config` brings them; rewrites result.json."""
+    with RunFolder.open(folder) as opened:
+        sampler = load_sampler(opened.path, target_of(opened.config))
+        return _judge(opened, sampler, config or opened.config, on_event)
+
+
+def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, Any]:
+    config = folder.config
+    if (folder.path / "sampler.json").exists():
+        sampler = load_sampler(folder.path, target)
+    else:
+        sampler = METHODS[config.method].fit(
+            target,
+            jax.random.key(config.seed),
+            config.settings,
+            ledger=Ledger(config.budget),
+            store=folder,
+            on_event=on_event,
+        )
+        sampler.save(folder.path)
+        folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
+    return _judge(folder, sampler, config, on_event)
+
+
+def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnEvent) -> dict[str, Any]:
+    key = jax.random.fold_in(jax.random.key(config.seed), _METRICS_KEY)
+    metrics, arrays = judge(sampler, key, config.metrics, on_event)
+    write_arrays(folder.path / "evaluation.npz", arrays)
+    folder.log({"event": "judged"})
+    exact = sampler.target.log_z() if isinstance(sampler.target, ExactTarget) else None
+    facts = sampler.facts()
+    result = {
+        "name": config.name,
+        "method": METHODS[config.method].title,
+        "seed": config.seed,
+        "target": {"name": config.target.name, "arguments": config.target.arguments},
+        "dim": sampler.dim,
+        "evaluations": sampler.evaluations,
+        "budget": config.budget,
+        **{name: facts[name] for name in ("ledger", "levels", "log_z", "log_z_error", "ess_fraction", "warnings")},
+        "log_z_exact": None if exact is None else float(exact),
+        "metrics": metrics,
+        "device": jax.devices()[0].device_kind,
+        "wall_seconds": _wall_seconds(folder.path),
+    }
+    write_json(folder.path / "result.json", result)
+    return result
+
+
+def _wall_seconds(path: Path) -> float:
+    """Seconds over all processes that worked on the folder: each starts counting at 0 with a start or resume line."""
+    total, last = 0.0, 0.0
+    for line in (path / "stats.jsonl").read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # a line cut short by a kill
+        if entry.get("event") in ("start", "resume"):
+            total, last = total + last, 0.0
+        last = max(last, float(entry.get("seconds", 0.0)))
+    return round(total + last, 3)

@@ -1,0 +1,147 @@
+"""A run's folder: what is written where, one process at a time, and nothing half.
+
+    config.json         the expanded configuration            levels/NN/buffer.npz   samples of a level and the one before
+    environment.json    versions, devices, platform           levels/NN/model.npz    their denoisers
+    stats.jsonl         one line an event                     sampler.{json,npz}     the trained sampler
+    result.json         account, quality, floors              figures/, report.html  pictures and tables
+"""
+
+import fcntl
+import json
+import os
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tempering.errors import RunFolderError
+from tempering.experiments.config import RunConfig, config_from_dict, config_to_dict
+from tempering.storage import read_arrays, read_json, write_arrays, write_json
+
+__all__ = ["RunFolder", "environment"]
+
+_FORMAT = "tempering run 1"
+_NOTE = "note.json"
+
+
+def environment() -> dict[str, Any]:
+    """Versions, devices and platform: what a figure depends on besides its seed."""
+    packages = ("tempering", "jax", "jaxlib", "equinox", "optax", "diffrax", "numpy", "scipy")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "num_cores": os.cpu_count(),
+        "devices": [device.device_kind for device in jax.devices()],
+        "versions": versions,
+    }
+
+
+class RunFolder:
+    """The store of a run. Holds a lock while open, so that two processes cannot share a folder."""
+
+    def __init__(self, path: Path, lock_file, config: RunConfig):
+        self.path, self.config = path, config
+        self._lock_file = lock_file
+        self._started = time.monotonic()
+
+    @classmethod
+    def create(cls, path: str | Path, config: RunConfig) -> "RunFolder":
+        """A new folder for `config`. An existing folder is taken only if it is empty.
+
+        Raises:
+            RunFolderError: if the folder holds anything, is in use, or cannot be made.
+        """
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise RunFolderError(f"{path} is a file; choose a folder for the run")
+        if path.is_dir() and any(entry.name != ".lock" for entry in path.iterdir()):
+            remedy = "`tempering resume` goes on with it" if (path / "config.json").exists() else "it is not a run's"
+            raise RunFolderError(f"{path} is not empty ({remedy}); choose another folder, nothing is overwritten")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"cannot make {path}: {error.strerror}; choose a folder you may write to") from error
+        folder = cls(path, _lock(path), config)
+        write_json(path / "config.json", {"format": _FORMAT, "config": config_to_dict(config)})
+        write_json(path / "environment.json", environment())
+        folder.log({"event": "start"})
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """An existing run's folder, to go on with it or to read it.
+
+        Raises:
+            RunFolderError: if it is missing, foreign, damaged or in use.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            raise RunFolderError(f"{path} is not a folder; give the folder of a run")
+        if not (path / "config.json").exists():
+            raise RunFolderError(f"{path} holds no config.json; it is not the folder of a run")
+        config = cls.read_config(path)
+        return cls(path, _lock(path), config)
+
+    @staticmethod
+    def read_config(path: Path) -> RunConfig:
+        """The configuration in the folder, without taking the lock."""
+        content = read_json(Path(path) / "config.json")
+        if content.get("format") != _FORMAT:
+            raise RunFolderError(f"{path} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
+        return config_from_dict(content["config"])
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock_file.close()
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _place(self, level: int, part: str) -> Path:
+        return self.path / "levels" / f"{level:02d}" / f"{part}.npz"
+
+    def load(self, level: int, part: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """A finished part, or None."""
+        place = self._place(level, part)
+        if not place.exists():
+            return None
+        arrays = read_arrays(place)
+        note = json.loads(str(arrays.pop(_NOTE)))
+        return arrays, note
+
+    def save(self, level: int, part: str, arrays: dict[str, np.ndarray], note: dict[str, Any]) -> None:
+        """Arrays and note in one file, so that a kill leaves both or neither."""
+        write_arrays(self._place(level, part), {**arrays, _NOTE: np.array(json.dumps(note))})
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """Append a line to stats.jsonl with the seconds since this process opened the folder."""
+        line = json.dumps({"seconds": round(time.monotonic() - self._started, 3), **entry})
+        with open(self.path / "stats.jsonl", "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def _lock(path: Path):
+    """An exclusive lock that the system drops with the process, however it ends."""
+    try:
+        file = open(path / ".lock", "a")  # noqa: SIM115: held until the folder is closed
+    except OSError as error:
+        raise RunFolderError(f"cannot write in {path}: {error.strerror}; choose a folder you may write to") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise RunFolderError(f"{path} is in use by another process; wait for it or choose another folder") from error
+    return file

@@ -1,0 +1,80 @@
+"""The first samples of a run: parallel tempering over the given levels, pooled into one buffer a level, with records.
+
+Shared by every method that starts from parallel tempering.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.buffer import Buffer, from_states, subsample
+from tempering.checkpoint import Progress
+from tempering.kernels import Kernel
+from tempering.parallel_tempering import betas_of, stepping_stone
+from tempering.parallel_tempering.initial import StartFn, initial_draws, planned_evaluations
+from tempering.preparation import Teller
+from tempering.records import LevelRecord, finite_or_none
+from tempering.settings import PTDMSettings, PTSDSettings
+from tempering.types import Array, Float, Key
+
+__all__ = ["Explored", "explore"]
+
+
+class Explored(eqx.Module):
+    """Buffers of the levels explored, hottest first, their frozen step sizes, and log Z(last) - log Z(first)."""
+
+    buffers: tuple[Buffer, ...]
+    step_size: Float[Array, " level"]
+    log_z_ratio: Float[Array, ""]
+    log_z_ratio_error: Float[Array, ""]
+
+
+def explore(
+    key: Key,
+    target,
+    kernel: Kernel,
+    start_fn: StartFn,
+    temperatures: tuple[float, ...],
+    settings: PTSDSettings | PTDMSettings,
+    progress: Progress,
+    tell: Teller,
+) -> Explored:
+    """Run the initial PT at `temperatures` and pool `settings.buffer_size` samples of every level."""
+    key_run, key_pool = jax.random.split(key)
+    betas = betas_of(temperatures)
+    initial = settings.initial
+
+    def on_block(done, state):
+        acceptance = float(jnp.mean(state.tally.acceptance_rate))
+        tell("initial PT", 0, done, initial.num_steps, temperature=temperatures[0], acceptance=acceptance)
+
+    result = initial_draws(
+        key_run,
+        target,
+        kernel,
+        start_fn,
+        betas,
+        initial,
+        settings.exploration,
+        ledger=progress.ledger,
+        on_block=on_block,
+    )
+    cost = planned_evaluations(initial, len(temperatures), kernel) // len(temperatures)
+    tally = result.tally
+    buffers = []
+    for level, temperature in enumerate(temperatures):
+        pooled = from_states(jax.tree.map(lambda leaf, level=level: leaf[level], result.draws), "initial_pt")
+        buffers.append(subsample(jax.random.fold_in(key_pool, level), pooled, settings.buffer_size))
+        progress.levels[level] = LevelRecord(
+            level,
+            temperature,
+            acceptance=finite_or_none(tally.acceptance_rate[level]),
+            swap_rate=finite_or_none(tally.swap_rate[level - 1]) if level else None,
+            round_trips=int(tally.round_trips),
+            step_size=finite_or_none(result.step_size[level]),
+            num_nonfinite=int(tally.num_nonfinite[level]),
+            num_replaced=result.num_replaced if level == 0 else 0,
+            evaluations={"initial_pt": cost},
+        )
+    log_z_ratio, error = stepping_stone(result.draws.log_density, betas)
+    return Explored(tuple(buffers), result.step_size, log_z_ratio, error)

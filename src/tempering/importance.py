@@ -1,0 +1,92 @@
+"""Model samples weighed by the target: one evaluation a sample, then weights, truncation, resampling, log Z."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from tempering.buffer import Buffer, from_states
+from tempering.errors import DensityError
+from tempering.kernels import ChainState
+from tempering.ledger import Ledger
+from tempering.resampling import ess_fraction, log_z_estimate, resample, truncate
+from tempering.settings import Resampling
+from tempering.targets.base import evaluate_many
+from tempering.types import Array, Float, Key
+
+__all__ = ["Weighted", "importance_resample", "keep_usable", "weigh"]
+
+
+class Weighted(eqx.Module):
+    """Samples with their untempered log densities and gradients and their raw log weights for one beta."""
+
+    states: ChainState
+    log_weights: Float[Array, " particle"]
+    num_nonfinite: int
+
+    @property
+    def ess_fraction(self) -> float:
+        """Of the raw weights, before any truncation."""
+        return float(ess_fraction(self.log_weights))
+
+    @property
+    def log_z(self) -> tuple[float, float]:
+        """log Z of the level and its standard error."""
+        log_z, error = log_z_estimate(self.log_weights)
+        return float(log_z), float(error)
+
+
+def weigh(
+    target,
+    x: Float[Array, "particle dim"],
+    log_q: Float[Array, " particle"],
+    beta: Float[Array, ""],
+    *,
+    ledger: Ledger,
+    stage: str,
+) -> Weighted:
+    """log w = beta log_density(x) - log q(x).
+
+    A sample outside the support weighs nothing. So does one whose density is NaN or +inf, whose gradient is not finite
+    or whose own log q is not: these are counted, because they should not happen.
+    """
+    ledger.spend(stage, x.shape[0])
+    log_density, gradient = evaluate_many(target, x)
+    is_usable = jnp.isfinite(log_density) & jnp.all(jnp.isfinite(gradient), axis=-1) & jnp.isfinite(log_q)
+    is_outside = jnp.isneginf(log_density) & jnp.isfinite(log_q)
+    num_nonfinite = int(jnp.sum(~is_usable & ~is_outside))
+    log_weights = jnp.where(is_usable, beta * log_density - log_q, -jnp.inf)
+    return Weighted(ChainState(x, log_density, gradient), log_weights, num_nonfinite)
+
+
+def importance_resample(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:
+    """As many samples as came in, drawn in proportion to the truncated weights, and the ESS after truncation.
+
+    Raises:
+        DensityError: if no sample has a positive weight.
+    """
+    _refuse_weightless(weighted)
+    log_weights = truncate(weighted.log_weights, resampling.quantile)
+    indices = resample(key, log_weights, log_weights.shape[0], resampling.scheme)
+    return from_states(weighted.states, "importance_resampled").take(indices), float(ess_fraction(log_weights))
+
+
+def keep_usable(key: Key, weighted: Weighted) -> Buffer:
+    """The samples as generated, unweighted; those that cannot start a chain are replaced by others at random.
+
+    Raises:
+        DensityError: if none can start a chain.
+    """
+    _refuse_weightless(weighted)
+    is_usable = weighted.log_weights > -jnp.inf
+    indices = resample(key, jnp.where(is_usable, 0.0, -jnp.inf), is_usable.shape[0], "systematic")
+    own = jnp.where(is_usable, jnp.arange(is_usable.shape[0]), indices)
+    return from_states(weighted.states, "generated").take(own)
+
+
+def _refuse_weightless(weighted: Weighted) -> None:
+    if not bool(jnp.any(weighted.log_weights > -jnp.inf)):
+        num = weighted.log_weights.shape[0]
+        raise DensityError(
+            f"none of the {num} samples of the model has a usable density ({weighted.num_nonfinite} NaN, +inf or without "
+            "a finite gradient or log q, the rest outside the support); one at least is needed: train longer, take more "
+            "levels, or mend the density"
+        )

@@ -1,0 +1,73 @@
+"""What a Markov kernel at a fixed beta is: its state, its diagnostics, its contract.
+
+The state holds *untempered* values, so that a swap between temperatures is a permutation and tempering is a product
+with beta at the point of use.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from tempering.targets.base import evaluate
+from tempering.types import Array, Bool, Float, Key
+
+__all__ = ["ChainState", "Kernel", "KernelInfo", "accept_or_stay", "init"]
+
+
+class ChainState(eqx.Module):
+    """Only what the next step needs. `log_density` and its gradient are those of T = 1."""
+
+    position: Float[Array, "*batch dim"]
+    log_density: Float[Array, "*batch"]
+    log_density_grad: Float[Array, "*batch dim"]
+
+
+class KernelInfo(eqx.Module):
+    """Diagnostics of one step. `is_nonfinite` marks a proposal whose density was NaN or +inf, or had no gradient."""
+
+    acceptance_probability: Float[Array, "*batch"]
+    is_accepted: Bool[Array, "*batch"]
+    is_nonfinite: Bool[Array, "*batch"]
+
+
+class Kernel(eqx.Module):
+    """A transition that leaves exp(beta * log_density) invariant."""
+
+    evaluations_per_step: eqx.AbstractVar[int]
+    optimal_acceptance: eqx.AbstractVar[float]
+    scale_power: eqx.AbstractVar[float]
+    """The step size scales with length to this power: 2 for MALA, 1 for HMC."""
+
+    @abstractmethod
+    def step(
+        self, key: Key, state: ChainState, target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
+    ) -> tuple[ChainState, KernelInfo]:
+        """One transition of one chain at inverse temperature beta."""
+
+
+def init(position: Float[Array, " dim"], target) -> ChainState:
+    """The state of a chain at `position`: one evaluation."""
+    log_density, log_density_grad = evaluate(target, position)
+    return ChainState(position, log_density, log_density_grad)
+
+
+def accept_or_stay(
+    uniform: Float[Array, ""], state: ChainState, proposal: ChainState, log_ratio: Float[Array, ""]
+) -> tuple[ChainState, KernelInfo]:
+    """The Metropolis-Hastings decision with the policy for non-finite values.
+
+    -inf is legal (outside the support) and never accepted. NaN, +inf and a finite density without a finite gradient
+    are never accepted either, and are counted: a chain that entered such a point could not leave it correctly.
+    """
+    is_outside = jnp.isneginf(proposal.log_density)
+    is_finite = jnp.isfinite(proposal.log_density) & jnp.all(jnp.isfinite(proposal.log_density_grad))
+    is_legal = is_finite & ~jnp.isnan(log_ratio)
+    probability = jnp.where(is_legal, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
+    is_accepted = uniform < probability
+    kept = ChainState(
+        jnp.where(is_accepted, proposal.position, state.position),
+        jnp.where(is_accepted, proposal.log_density, state.log_density),
+        jnp.where(is_accepted, proposal.log_density_grad, state.log_density_grad),
+    )
+    return kept, KernelInfo(probability, is_accepted, ~is_finite & ~is_outside)

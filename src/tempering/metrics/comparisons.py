@@ -1,0 +1,152 @@
+"""Metrics that compare two sets of points, and their floors. Consumes points with their energies, produces metrics.
+
+The floor of a comparison is the same comparison with exact samples in the role of the judged ones, at the same N.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tempering.metrics.distances import PAPER_MAX_ITERATIONS, paper_w2, wasserstein_1, wasserstein_2
+from tempering.metrics.energy import (
+    NUM_BINS,
+    energy_tvd,
+    energy_wasserstein_1,
+    energy_wasserstein_2,
+    paper_energy_tvd,
+)
+from tempering.metrics.metric import Metric, MetricError, refuse_nonfinite
+from tempering.metrics.mmd import EnergyMMD, energy_mmd
+
+__all__ = ["ABOUT", "COMPARISONS", "PAPER_COMPARISONS", "Comparison", "FloorPair", "Points", "compare"]
+
+_MAX_FLOOR_PAIRS = 4
+"""Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points (n, dim) with their energies (n,), in float64."""
+
+    points: np.ndarray
+    energies: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def between(self, start: int, stop: int) -> "Points":
+        return Points(self.points[start:stop], self.energies[start:stop])
+
+
+@dataclass(frozen=True)
+class FloorPair:
+    """Two independent sets of exact samples, the first in the role of the judged ones, and where they come from."""
+
+    stand_in: Points
+    trusted: Points
+    source: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A computation on what it `reads` of two sets, giving the metrics `names`; `is_costly` ones get fewer rows."""
+
+    names: tuple[str, ...]
+    reads: Literal["points", "energies"]
+    compute: Callable[..., float | tuple[float, ...]]
+    is_costly: bool = False
+
+    def __call__(self, judged: Points, trusted: Points) -> tuple[float, ...]:
+        result = self.compute(getattr(judged, self.reads), getattr(trusted, self.reads))
+        return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+COMPARISONS = (
+    Comparison(("energy_tvd",), "energies", energy_tvd),
+    Comparison(("energy_w1",), "energies", energy_wasserstein_1),
+    Comparison(("energy_w2",), "energies", energy_wasserstein_2),
+    Comparison(tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True),
+    Comparison(("w1",), "points", wasserstein_1, is_costly=True),
+    Comparison(("w2",), "points", wasserstein_2, is_costly=True),
+)
+PAPER_COMPARISONS = (
+    Comparison(("paper_energy_tvd",), "energies", paper_energy_tvd),
+    Comparison(("paper_w2",), "points", paper_w2, is_costly=True),
+)
+
+ABOUT = {
+    "num_nonfinite": ("samples", "samples with a coordinate that is not finite"),
+    "num_nonfinite_energies": ("samples", "samples whose energy is not finite"),
+    "energy_tvd": ("", f"total variation of energy histograms, {NUM_BINS} bins, mass outside counted as error"),
+    "energy_w1": ("kT", "W1 between energies"),
+    "energy_w2": ("kT", "W2 between energies"),
+    "energy_mmd": ("", "MMD between energies, root of the biased MMD^2, five Gaussian kernels"),
+    "energy_mmd_squared": ("", "biased MMD^2 between energies: what the paper's code calls MMD"),
+    "energy_mmd_squared_unbiased": ("", "unbiased MMD^2 between energies; scatters about 0 for exact samples"),
+    "w1": ("length", "W1, optimal transport with Euclidean cost, solved"),
+    "w2": ("length", "W2, root of the optimal transport with squared Euclidean cost, solved"),
+    "paper_energy_tvd": ("", "the paper's TVD: samples outside the reference's energies are dropped"),
+    "paper_w2": ("length", f"the paper's 'W2': Euclidean cost, POT stopped at {PAPER_MAX_ITERATIONS:,} iterations"),
+    "second_moment_error": ("length^2", "absolute error of E|x|^2"),
+    "region_tv": ("", "total variation of mode weights"),
+    "region_max_error": ("", "largest absolute error of a region weight"),
+}
+
+
+def compare(comparison: Comparison, judged: Points, trusted: Points, floor_pair: FloorPair, limit: int) -> list[Metric]:
+    """The metrics of one comparison, with their floors."""
+    num_samples, num_trusted = len(judged), len(trusted)
+    if comparison.is_costly:
+        num_samples = num_trusted = min(limit, num_samples, num_trusted)
+    values, failure = _attempt(comparison, judged, num_samples, trusted.between(0, num_trusted))
+    floor = _measure_floor(comparison, floor_pair, num_samples, num_trusted)
+    return [
+        Metric(name, value, *about, num_samples=num_samples, failure=failure, **floor_fields)
+        for name, value, about, floor_fields in zip(
+            comparison.names, values, (ABOUT[name] for name in comparison.names), floor, strict=True
+        )
+    ]
+
+
+def _measure_floor(comparison: Comparison, floor_pair: FloorPair, num_samples: int, num_trusted: int) -> list[dict]:
+    """The fields of `Metric` that tell of the floor, for each of the comparison's names."""
+    stand_in, trusted = floor_pair.stand_in, floor_pair.trusted
+    num_floor, num_trusted = min(num_samples, len(stand_in)), min(num_trusted, len(trusted))
+    num_pairs = 1
+    if comparison.is_costly:
+        # Equal sizes, and the mean over disjoint pairs: where modes are far apart one pair is a noisy floor.
+        num_floor = num_trusted = min(num_floor, num_trusted)
+        num_pairs = min(_MAX_FLOOR_PAIRS, len(stand_in) // num_floor, len(trusted) // num_floor)
+    pairs = []
+    for i in range(num_pairs):
+        stand_in_part = stand_in.between(i * num_floor, (i + 1) * num_floor)
+        trusted_part = trusted.between(i * num_trusted, (i + 1) * num_trusted)
+        values, failure = _attempt(comparison, stand_in_part, num_floor, trusted_part)
+        if failure is not None:
+            return [{"floor": None, "floor_failure": failure}] * len(comparison.names)
+        pairs.append(values)
+    return [
+        {
+            "floor": float(np.mean(column)),
+            "floor_spread": float(np.std(column, ddof=1)) if num_pairs > 1 else None,
+            "num_floor": num_floor,
+            "floor_source": floor_pair.source if num_pairs == 1 else f"{floor_pair.source}, mean of {num_pairs} pairs",
+        }
+        for column in zip(*pairs, strict=True)
+    ]
+
+
+def _attempt(
+    comparison: Comparison, judged: Points, num_judged: int, trusted: Points
+) -> tuple[tuple[float, ...], str | None]:
+    """The values over the first `num_judged` rows and None, or NaN for each value and the reason."""
+    try:
+        if comparison.is_costly:
+            # All rows, not the first ones: whether a bad one happens to be among the N chosen must not matter.
+            refuse_nonfinite(getattr(judged, comparison.reads), comparison.reads)
+        return comparison(judged.between(0, num_judged), trusted), None
+    except MetricError as error:
+        return (math.nan,) * len(comparison.names), str(error)

@@ -1,0 +1,263 @@
+"""MANY betas: chains at every level, kernel steps and swaps.
+
+Consumes a target, a kernel and starting points; produces thinned draws of every level with their log densities and
+gradients, and a tally. Step sizes adapt only while `step < adapt_until`; what is kept is kept after that.
+All per-level quantities are arrays and the module-level functions are jitted once for all betas.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.errors import DensityError
+from tempering.kernels import ChainState, Kernel, StepSizes, init
+from tempering.kernels.step_size import adapt, guess
+from tempering.ledger import Ledger
+from tempering.parallel_tempering.state import Replicas, Tally, TemperingState, track
+from tempering.parallel_tempering.swap import even_odd, sweep
+from tempering.types import Array, Float, Int, Key
+
+__all__ = ["Rules", "advance", "collect", "run", "start"]
+
+_SWAPS = {"even_odd": even_odd, "sweep": sweep}
+
+
+class Rules(eqx.Module):
+    """What does not change along a run.
+
+    Args:
+        target_acceptance: what step sizes adapt towards.
+        swap_interval: kernel steps between swap rounds.
+        adapt_until: the first step at which step sizes are frozen.
+        swap_scheme: a name of `swap`.
+    """
+
+    target_acceptance: Float[Array, ""]
+    swap_interval: Int[Array, ""]
+    adapt_until: Int[Array, ""]
+    swap_scheme: str = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, target_acceptance: float, swap_interval: int, adapt_until: int, swap_scheme: str) -> "Rules":
+        """From plain numbers."""
+        return cls(
+            jnp.asarray(target_acceptance, jnp.float32),
+            jnp.asarray(swap_interval, jnp.int32),
+            jnp.asarray(adapt_until, jnp.int32),
+            swap_scheme,
+        )
+
+
+def _explore(key: Key, target, kernel: Kernel, state: TemperingState, betas: Float[Array, " level"]):
+    """One kernel step of every chain at every level, each with a key of its own."""
+    num_levels, num_chains = state.chain.log_density.shape
+
+    def one(key, chain, beta, step_size):
+        return kernel.step(key, chain, target, beta=beta, step_size=step_size)
+
+    by_level_and_chain = jax.vmap(jax.vmap(one, in_axes=(0, 0, None, None)))
+    # A chain's keys come from its own index, so they do not depend on how many chains run beside it.
+    keys = jax.vmap(lambda chain_key: jax.random.split(chain_key, num_levels))(jax.random.split(key, num_chains))
+    step_size = jnp.exp(state.step_sizes.log_step_size)
+    return by_level_and_chain(keys.T, state.chain, betas, step_size)
+
+
+def _exchange(key: Key, state: TemperingState, betas: Float[Array, " level"], round_index: Array, scheme: str):
+    """One swap round of every ladder, applied to chains and replicas alike."""
+    keys = jax.random.split(key, state.chain.log_density.shape[1])
+    swap = jax.vmap(_SWAPS[scheme], in_axes=(0, 1, None, None), out_axes=(1, 0, 0))
+    permutation, is_tried, is_swapped = swap(keys, state.chain.log_density, betas, round_index)
+
+    def permute(leaf: Array) -> Array:
+        indices = permutation.reshape(permutation.shape + (1,) * (leaf.ndim - 2))
+        return jnp.take_along_axis(leaf, indices, axis=0)
+
+    chain, replicas = jax.tree.map(permute, (state.chain, state.replicas))
+    replicas, num_returned = track(replicas)
+    return chain, replicas, jnp.sum(is_tried, axis=0), jnp.sum(is_swapped, axis=0), num_returned
+
+
+def _step(key: Key, target, kernel: Kernel, state: TemperingState, betas: Array, rules: Rules) -> TemperingState:
+    """Explore, adapt, and swap when it is time."""
+    key_explore, key_swap = jax.random.split(jax.random.fold_in(key, state.step))
+    chain, info = _explore(key_explore, target, kernel, state, betas)
+    acceptance = jnp.mean(info.acceptance_probability, axis=1)
+    step_sizes = adapt(state.step_sizes, acceptance, rules.target_acceptance, state.step < rules.adapt_until)
+    tally = eqx.tree_at(
+        lambda tally: (tally.num_steps, tally.acceptance, tally.num_nonfinite),
+        state.tally,
+        (
+            state.tally.num_steps + 1,
+            state.tally.acceptance + acceptance,
+            state.tally.num_nonfinite + jnp.sum(info.is_nonfinite, axis=1).astype(jnp.int32),
+        ),
+    )
+    state = TemperingState(chain, step_sizes, state.replicas, tally, state.step + 1)
+
+    def with_swap(state: TemperingState) -> TemperingState:
+        round_index = state.step // rules.swap_interval
+        chain, replicas, tried, made, returned = _exchange(key_swap, state, betas, round_index, rules.swap_scheme)
+        tally = eqx.tree_at(
+            lambda tally: (tally.swaps_tried, tally.swaps_made, tally.round_trips),
+            state.tally,
+            (
+                state.tally.swaps_tried + tried.astype(jnp.float32),
+                state.tally.swaps_made + made.astype(jnp.float32),
+                state.tally.round_trips + returned,
+            ),
+        )
+        return TemperingState(chain, state.step_sizes, replicas, tally, state.step)
+
+    # No evaluation happens inside the branch, so the ledger does not depend on it.
+    return jax.lax.cond(state.step % rules.swap_interval == 0, with_swap, lambda state: state, state)
+
+
+@eqx.filter_jit
+def advance(
+    key: Key, target, kernel: Kernel, state: TemperingState, betas: Array, rules: Rules, num_steps: Array
+) -> TemperingState:
+    """`num_steps` steps (a traced count, so that one compilation serves every length), keeping only the last state."""
+    body = lambda _, carry: _step(key, target, kernel, carry, betas, rules)  # noqa: E731
+    return jax.lax.fori_loop(0, num_steps, body, state)
+
+
+@eqx.filter_jit
+def collect(
+    key: Key,
+    target,
+    kernel: Kernel,
+    state: TemperingState,
+    betas: Array,
+    rules: Rules,
+    thin: Array,
+    num_draws: int,
+) -> tuple[TemperingState, ChainState]:
+    """`num_draws` states of every chain, `thin` steps apart: the last state, and draws of axes (draw, level, chain)."""
+
+    def keep_one(carry: TemperingState, _) -> tuple[TemperingState, ChainState]:
+        body = lambda _, inner: _step(key, target, kernel, inner, betas, rules)  # noqa: E731
+        carry = jax.lax.fori_loop(0, thin, body, carry)
+        return carry, carry.chain
+
+    return jax.lax.scan(keep_one, state, length=num_draws)
+
+
+@eqx.filter_jit
+def _evaluate_starts(target, positions: Float[Array, "level chain dim"]) -> ChainState:
+    return jax.vmap(jax.vmap(lambda position: init(position, target)))(positions)
+
+
+def start(
+    key: Key, target, kernel: Kernel, positions: Float[Array, "level chain dim"], betas: Array, ledger: Ledger, stage: str
+) -> tuple[TemperingState, int]:
+    """Evaluate the starting points and set up the state: level x chain evaluations.
+
+    Points where the density or its gradient is not finite cannot start a chain; they are replaced by finite starting
+    points of the same level, and their number is returned so that it can be shown.
+
+    Raises:
+        DensityError: if no starting point is finite, or no point has a gradient.
+    """
+    num_levels, num_chains, _ = positions.shape
+    ledger.spend(stage, num_levels * num_chains)
+    chain = _evaluate_starts(target, positions)
+    is_good = jnp.isfinite(chain.log_density) & jnp.all(jnp.isfinite(chain.log_density_grad), axis=-1)
+    num_bad = int(jnp.sum(~is_good))
+    _refuse_unusable(chain, is_good, num_bad, num_levels * num_chains)
+    if num_bad:
+        chain = _replace_bad(key, chain, is_good)
+    gradients = chain.log_density_grad.reshape((-1, positions.shape[-1]))
+    step_sizes = StepSizes.at(guess(gradients, betas, kernel.scale_power))
+    zero = jnp.zeros((), jnp.int32)
+    state = TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
+    return state, num_bad
+
+
+def _refuse_unusable(chain: ChainState, is_good: Array, num_bad: int, num_points: int) -> None:
+    if num_bad == num_points:
+        num_nan = int(jnp.sum(jnp.isnan(chain.log_density)))
+        num_outside = int(jnp.sum(jnp.isneginf(chain.log_density)))
+        num_above = int(jnp.sum(jnp.isposinf(chain.log_density)))
+        raise DensityError(
+            f"log_density is usable at none of the {num_points} starting points ({num_nan} NaN, {num_outside} -inf, "
+            f"{num_above} +inf, the rest without a finite gradient); it must be finite, with a finite gradient, on its "
+            "support: pass `init=` points inside the support, a fitting `scale=`, or mend the density"
+        )
+    spread = jnp.max(jnp.where(is_good, chain.log_density, -jnp.inf)) - jnp.min(
+        jnp.where(is_good, chain.log_density, jnp.inf)
+    )
+    largest = jnp.max(jnp.where(is_good[..., None], jnp.abs(chain.log_density_grad), 0.0))
+    if largest == 0 and spread > 0:
+        raise DensityError(
+            "log_density has no gradient: it varies over the starting points, yet jax.grad is 0 at every one; write it "
+            "in differentiable JAX (no rounding, integer casts or stop_gradient)"
+        )
+
+
+def _replace_bad(key: Key, chain: ChainState, is_good: Array) -> ChainState:
+    num_chains = is_good.shape[1]
+    # A level without any good point of its own takes from all levels.
+    has_any = jnp.any(is_good, axis=1)
+    first_level = jnp.argmax(has_any)
+    source_level = jnp.where(has_any, jnp.arange(is_good.shape[0]), first_level)
+    logits = jnp.where(is_good[source_level], 0.0, -jnp.inf)
+    choice = jax.random.categorical(key, logits[:, None, :], axis=-1, shape=is_good.shape)
+    own = jnp.broadcast_to(jnp.arange(num_chains)[None, :], is_good.shape)
+    column = jnp.where(is_good, own, choice)
+    row = jnp.where(is_good, jnp.arange(is_good.shape[0])[:, None] + jnp.zeros_like(own), source_level[:, None] + 0 * own)
+    return jax.tree.map(lambda leaf: leaf[row, column], chain)
+
+
+def _block_size(num_draws: int) -> int:
+    """The largest divisor of `num_draws` that still gives about ten blocks, so that one compilation serves all."""
+    return next(size for size in range(max(1, num_draws // 10), 0, -1) if num_draws % size == 0)
+
+
+def run(
+    key: Key,
+    target,
+    kernel: Kernel,
+    state: TemperingState,
+    betas: Array,
+    rules: Rules,
+    *,
+    burn_in: int,
+    num_draws: int,
+    thin: int,
+    ledger: Ledger,
+    stage: str,
+    on_block: Callable[[int, TemperingState], None] = lambda done, state: None,
+) -> tuple[TemperingState, ChainState]:
+    """Burn in, forget the tally, then keep `num_draws` states of every chain.
+
+    Args:
+        on_block: told the steps done so far and the state, some twenty times a run.
+
+    Returns:
+        The last state, whose tally covers the kept part, and draws of axes (level, draw, chain).
+    """
+    num_levels, num_chains = state.chain.log_density.shape
+    cost_of_step = num_levels * num_chains * kernel.evaluations_per_step
+    for done, size in _pieces(burn_in, max(1, burn_in // 10)):
+        ledger.spend(stage, size * cost_of_step)
+        state = advance(key, target, kernel, state, betas, rules, jnp.asarray(size, jnp.int32))
+        on_block(done + size, state)
+    state = eqx.tree_at(lambda state: state.tally, state, Tally.zero(num_levels))
+    blocks = []
+    block_size = _block_size(num_draws)
+    for done, size in _pieces(num_draws, block_size):
+        ledger.spend(stage, size * thin * cost_of_step)
+        state, draws = collect(
+            key, target, kernel, state, betas, rules, jnp.asarray(thin, jnp.int32), num_draws=block_size
+        )
+        blocks.append(draws)
+        on_block(burn_in + (done + size) * thin, state)
+    stacked = jax.tree.map(lambda *leaves: jnp.swapaxes(jnp.concatenate(leaves), 0, 1), *blocks)
+    return state, stacked
+
+
+def _pieces(total: int, size: int) -> list[tuple[int, int]]:
+    """(done so far, size of the next piece) over `total`."""
+    return [(done, min(size, total - done)) for done in range(0, total, size)]

@@ -1,0 +1,107 @@
+"""What every method does before it samples: settle the ladder and the start, by a counted pilot where none is given."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.checkpoint import Progress
+from tempering.kernels import Kernel, make_kernel
+from tempering.parallel_tempering import heat, temperatures_of
+from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
+from tempering.settings import PTDMSettings, PTSDSettings
+from tempering.types import Array, Event, Float, Int, Key, OnEvent
+
+__all__ = ["Prepared", "Teller", "kernel_of", "prepare"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The ladder and the start of a run. `rhats` are the pilot's, by temperature; empty where none was run."""
+
+    temperatures: tuple[float, ...]
+    start_fn: StartFn
+    rhats: tuple[tuple[float, float], ...] = ()
+    is_mixed: bool = True
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the pilot found wanting."""
+        if self.is_mixed:
+            return ()
+        temperature, rhat = self.rhats[-1]
+        return (
+            f"the pilot's chains did not mix at any temperature it tried (R-hat {rhat:.2f} at T = {temperature:g}): modes may "
+            "be missing; give `scale=` or `init=` that covers them, a hotter `ladder=`, or more pilot steps",
+        )
+
+
+class Teller:
+    """Turns what a stage knows into events: it adds level count, evaluations spent and evaluations planned."""
+
+    def __init__(self, on_event: OnEvent, progress: Progress, planned: int):
+        self.on_event, self.progress, self.planned = on_event, progress, planned
+        self.num_levels = 0
+
+    def __call__(self, stage: str, level: int, done: int, total: int, **numbers) -> None:
+        """One event."""
+        spent = self.progress.ledger.total
+        self.on_event(Event(stage, level, self.num_levels, done, total, spent, self.planned, **numbers))
+
+
+class _PilotPart(eqx.Module):
+    """The pilot's result as arrays, so that it can be kept."""
+
+    hottest: Float[Array, ""]
+    is_mixed: Int[Array, ""]
+    rhats: Float[Array, "round two"]
+    positions: Float[Array, "chain dim"]
+
+
+def kernel_of(settings: PTSDSettings | PTDMSettings) -> Kernel:
+    """The Markov kernel of the settings."""
+    return make_kernel(settings.exploration.kernel, settings.exploration.num_leapfrog)
+
+
+def prepare(
+    key: Key,
+    target,
+    settings: PTSDSettings | PTDMSettings,
+    start_fn: StartFn | None,
+    progress: Progress,
+    tell: Teller,
+) -> Prepared:
+    """The ladder of the settings, or one whose hottest temperature a pilot found.
+
+    Args:
+        start_fn: starting points; None takes normals of `settings.initial.scale`.
+    """
+    start_fn = start_fn or normal_start(target.dim, settings.initial.scale)
+    ladder = settings.ladder
+    if ladder.temperatures is not None or ladder.hottest is not None:
+        return Prepared(temperatures_of(ladder, dim=target.dim), start_fn)
+    kernel = kernel_of(settings)
+    key_start, key_heat = jax.random.split(key)
+
+    def run_pilot() -> _PilotPart:
+        pilot = settings.pilot
+        found = heat(
+            key_heat,
+            target,
+            kernel,
+            start_fn(key_start, pilot.num_chains),
+            pilot,
+            settings.exploration.target_acceptance or kernel.optimal_acceptance,
+            progress.ledger,
+            on_round=lambda index, temperature, rhat: tell(
+                "pilot", 0, index + 1, pilot.max_rounds, temperature=temperature
+            ),
+        )
+        flag = jnp.asarray(found.is_mixed, jnp.int32)
+        return _PilotPart(jnp.asarray(found.hottest), flag, jnp.asarray(found.rhats), found.positions)
+
+    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), jnp.zeros((1, target.dim)))
+    part = progress.part(0, "pilot", like, run_pilot)
+    rhats = tuple((float(temperature), float(rhat)) for temperature, rhat in part.rhats)
+    temperatures = temperatures_of(ladder, dim=target.dim, hottest=float(part.hottest))
+    return Prepared(temperatures, rows_start(part.positions), rhats, bool(part.is_mixed))

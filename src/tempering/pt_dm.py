@@ -1,0 +1,125 @@
+"""PT+DM: parallel tempering over the whole ladder, then one diffusion model on the samples at T = 1.
+
+Consumes a target and a key; produces a `Sampler`. Algorithm only; the numerics are the stages'.
+"""
+
+import equinox as eqx
+import jax
+
+from tempering.buffer import Buffer, blank_buffer
+from tempering.checkpoint import Nowhere, Progress, Store
+from tempering.diffusion import Denoiser
+from tempering.diffusion.calibrate import largest_sigma
+from tempering.errors import BudgetError
+from tempering.exploration import Explored, explore
+from tempering.learning import denoiser_like, final_sampler, fresh, learn
+from tempering.ledger import Ledger
+from tempering.parallel_tempering import betas_of, initial, temperatures_of
+from tempering.preparation import Teller, kernel_of, prepare
+from tempering.sampler import Sampler
+from tempering.settings import PTDMSettings
+from tempering.types import Array, Float, Key, OnEvent, ignore_event
+
+__all__ = ["fit", "plan"]
+
+
+class Coldest(eqx.Module):
+    """The buffer at T = 1, the noise range, and log Z(1) - log Z(hottest) with its standard error."""
+
+    buffer: Buffer
+    sigma_max: Float[Array, ""]
+    log_z_ratio: Float[Array, ""]
+    log_z_ratio_error: Float[Array, ""]
+
+
+class Model(eqx.Module):
+    """The one denoiser."""
+
+    denoiser: Denoiser
+
+
+def plan(settings: PTDMSettings, dim: int) -> dict[str, int]:
+    """The evaluations a run will make, by stage: exactly, given a ladder whose hottest temperature is known."""
+    num_levels = len(temperatures_of(settings.ladder, dim=dim))
+    return {
+        "initial_pt": initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings)),
+        "final_weights": settings.num_final_draws,
+    }
+
+
+def fit(
+    target,
+    key: Key,
+    settings: PTDMSettings,
+    *,
+    start_fn: initial.StartFn | None = None,
+    ledger: Ledger | None = None,
+    store: Store | None = None,
+    on_event: OnEvent = ignore_event,
+) -> Sampler:
+    """Train a sampler for `target` by PT+DM; arguments as in `ptsd.fit`."""
+    progress = Progress(ledger or Ledger(), store or Nowhere())
+    tell = Teller(on_event, progress, 0)
+    prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
+    temperatures = prepared.temperatures
+    last = len(temperatures) - 1
+    _announce(settings, len(temperatures), progress, tell)
+    key_explore, key_network, key_learn, key_final = jax.random.split(jax.random.fold_in(key, 1), 4)
+
+    def explored() -> Coldest:
+        found: Explored = explore(
+            key_explore, target, kernel_of(settings), prepared.start_fn, temperatures, settings, progress, tell
+        )
+        coldest = found.buffers[-1]
+        sigma_max = largest_sigma(settings.noise, coldest)
+        return Coldest(coldest, sigma_max, found.log_z_ratio, found.log_z_ratio_error)
+
+    betas = betas_of(temperatures)
+    blank = Coldest(blank_buffer(target.dim), betas[0], betas[0], betas[0])
+    coldest: Coldest = progress.part(last, "buffer", blank, explored)
+
+    def learned() -> Model:
+        denoisers = fresh(key_network, (coldest.buffer,), settings)
+        steps = settings.training.num_steps
+        return Model(
+            *learn(
+                key_learn,
+                denoisers,
+                (coldest.buffer,),
+                (last,),
+                betas,
+                coldest.sigma_max,
+                settings,
+                steps,
+                progress,
+                tell,
+            )
+        )
+
+    like = Model(denoiser_like(target.dim, settings.network))
+    model: Model = progress.part(last, "model", like, learned)
+    return final_sampler(
+        key_final,
+        target,
+        "PT+DM",
+        model.denoiser,
+        coldest.buffer,
+        coldest.sigma_max,
+        settings,
+        progress,
+        tell,
+        prepared.warnings(),
+    )
+
+
+def _announce(settings: PTDMSettings, num_levels: int, progress: Progress, tell: Teller) -> None:
+    """Settle what the run will cost, and refuse it if the budget is smaller."""
+    tell.num_levels = num_levels
+    cost = initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings))
+    tell.planned = progress.ledger.points.get("pilot", 0) + cost + settings.num_final_draws
+    budget = progress.ledger.budget
+    if budget is not None and tell.planned > budget:
+        raise BudgetError(
+            f"the plan needs {tell.planned:,} evaluations over {num_levels} temperatures, more than the budget of "
+            f"{budget:,}; raise the budget, or lower initial.num_steps, initial.num_chains or the number of levels"
+        )

@@ -1,0 +1,80 @@
+"""What is told of a level when it is done: plain numbers, ready for JSON and for a table."""
+
+import math
+from dataclasses import asdict, dataclass, field, fields
+
+__all__ = ["LevelRecord", "finite_or_none", "level_table"]
+
+
+def finite_or_none(value) -> float | None:
+    """A number as JSON can carry it: NaN and infinities become None."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+@dataclass
+class LevelRecord:
+    """One level of a run.
+
+    Args:
+        level: 0 is the hottest.
+        ess_fraction: of the raw importance weights, before truncation; None where nothing was weighted.
+        log_z: of the level, estimated from the raw weights.
+        acceptance: of the kernel at this level, in the initial PT or the refinement.
+        swap_rate: with the next hotter level.
+        round_trips: replicas that went hot, cold and back.
+        train_loss, validation_loss: of the level's denoiser, in units of the best linear one.
+        num_nonfinite: proposals or samples whose density was NaN or +inf, or had no gradient.
+        num_replaced: starting points that could not start a chain.
+        evaluations: spent at this level, by stage.
+    """
+
+    level: int
+    temperature: float
+    ess_fraction: float | None = None
+    truncated_ess_fraction: float | None = None
+    log_z: float | None = None
+    log_z_error: float | None = None
+    acceptance: float | None = None
+    swap_rate: float | None = None
+    round_trips: int | None = None
+    step_size: float | None = None
+    train_loss: float | None = None
+    validation_loss: float | None = None
+    training_steps: int | None = None
+    num_nonfinite: int = 0
+    num_replaced: int = 0
+    evaluations: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict:
+        """A JSON-ready copy."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "LevelRecord":
+        """x"""
+        return cls(**{name.name: record[name.name] for name in fields(cls) if name.name in record})
+
+
+_COLUMNS = (
+    ("level", "level", "{:d}"),
+    ("T", "temperature", "{:.4g}"),
+    ("ESS", "ess_fraction", "{:.3f}"),
+    ("ESS cut", "truncated_ess_fraction", "{:.3f}"),
+    ("log Z", "log_z", "{:.3f}"),
+    ("accept", "acceptance", "{:.2f}"),
+    ("swap", "swap_rate", "{:.2f}"),
+    ("loss", "validation_loss", "{:.4f}"),
+    ("steps", "training_steps", "{:d}"),
+    ("non-finite", "num_nonfinite", "{:d}"),
+)
+
+
+def level_table(levels: list[LevelRecord]) -> list[list[str]]:
+    """The per-level table as text cells, header first; a dash where a level has no such number."""
+    rows = [[title for title, _, _ in _COLUMNS] + ["evaluations"]]
+    for record in levels:
+        values = [(getattr(record, name), form) for _, name, form in _COLUMNS]
+        cells = ["-" if value is None else form.format(value) for value, form in values]
+        rows.append([*cells, f"{sum(record.evaluations.values()):,}"])
+    return rows

@@ -1,0 +1,120 @@
+"""What a run folder holds, as plain values. Consumes the folder's files, produces `RunContents`; computes nothing.
+
+Only `config.json` must be there. A missing file leaves its part empty, so that an unfinished run has a report too; a
+damaged one is refused.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tempering.errors import RunFolderError
+from tempering.records import LevelRecord
+from tempering.storage import read_arrays, read_json
+
+__all__ = ["LevelSamples", "RunContents", "number_of", "read_contents"]
+
+
+@dataclass(frozen=True)
+class LevelSamples:
+    """The samples of one level, axes (n, dim), and their log densities at T = 1, axes (n,)."""
+
+    position: np.ndarray
+    log_density: np.ndarray
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """A run folder in memory.
+
+    Args:
+        result: `result.json`; what `sampler.json` and the configuration tell, where there is none.
+        config: the expanded configuration.
+        environment: versions, devices, platform.
+        evaluation: arrays of `evaluation.npz` by name; empty where there is none.
+        levels: one record a level, hottest first.
+        samples: by level, those that a buffer was kept of.
+    """
+
+    result: dict[str, Any]
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    evaluation: dict[str, np.ndarray]
+    levels: list[LevelRecord]
+    samples: dict[int, LevelSamples]
+
+    def points(self, name: str) -> np.ndarray | None:
+        """`draws` or `reference`, axes (n, dim), or None where there are none."""
+        array = self.evaluation.get(name)
+        return array if array is not None and array.ndim == 2 and array.size else None
+
+    def energies(self, name: str) -> np.ndarray | None:
+        """-log density of `draws` or `reference` in float64, axes (n,), or None where there are none."""
+        array = self.evaluation.get(f"{name}_log_density")
+        return -array.astype(np.float64) if array is not None and array.ndim == 1 and array.size else None
+
+    def temperature_of(self, level: int) -> float | None:
+        """The temperature of a level, where it is on record."""
+        return next((record.temperature for record in self.levels if record.level == level), None)
+
+
+def number_of(record: dict[str, Any], name: str) -> float | None:
+    """A finite number of a record read from JSON; None where there is none."""
+    value = record.get(name)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else None
+
+
+def read_contents(folder: Path) -> RunContents:
+    """Read a run folder.
+
+    Raises:
+        RunFolderError: if it is not a run's folder, or a file in it is damaged.
+    """
+    if not (folder / "config.json").is_file():
+        raise RunFolderError(f"{folder} holds no config.json; give the folder of a run, such as `tempering run` makes")
+    config = read_json(folder / "config.json").get("config") or {}
+    sampler = _json_or_nothing(folder / "sampler.json")
+    result = _json_or_nothing(folder / "result.json") or _unfinished(config, sampler)
+    return RunContents(
+        result=result,
+        config=config,
+        environment=_json_or_nothing(folder / "environment.json"),
+        evaluation=read_arrays(folder / "evaluation.npz") if (folder / "evaluation.npz").is_file() else {},
+        levels=_level_records(result.get("levels") or sampler.get("levels") or []),
+        samples=_level_samples(folder / "levels"),
+    )
+
+
+def _json_or_nothing(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _unfinished(config: dict[str, Any], sampler: dict[str, Any]) -> dict[str, Any]:
+    """A result for a folder without one: what the configuration and a trained sampler tell."""
+    known = {name: config.get(name) for name in ("name", "method", "seed", "target", "budget")}
+    state = "was trained but not evaluated" if sampler else "is not finished"
+    warning = f"this run {state}: there is no result.json; `tempering resume` goes on with it"
+    return {**known, **sampler, "warnings": [warning, *(sampler.get("warnings") or [])]}
+
+
+def _level_records(records: list[dict[str, Any]]) -> list[LevelRecord]:
+    whole = [record for record in records if None not in (record.get("level"), record.get("temperature"))]
+    return sorted((LevelRecord.from_dict(record) for record in whole), key=lambda record: record.level)
+
+
+def _level_samples(folder: Path) -> dict[int, LevelSamples]:
+    """The samples of every level. A PTSD buffer holds a level (cold) and the hotter one before it (hot)."""
+    samples: dict[int, LevelSamples] = {}
+    for path in sorted(folder.glob("*/buffer.npz")):
+        if not path.parent.name.isdigit():
+            continue
+        level, arrays = int(path.parent.name), read_arrays(path)
+        for prefix, of_level in (("hot", level - 1), ("cold", level), ("buffer", level)):
+            position, log_density = arrays.get(f"{prefix}/position"), arrays.get(f"{prefix}/log_density")
+            if position is not None and log_density is not None and len(position):
+                samples.setdefault(of_level, LevelSamples(position, log_density))
+    return samples

@@ -1,0 +1,197 @@
+"""What every method gives back: a trained diffusion model with its target, its account and its quality."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
+from tempering.diffusion.networks import make_network
+from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.importance import weigh
+from tempering.ledger import Ledger
+from tempering.records import LevelRecord, finite_or_none, level_table
+from tempering.settings import Network, Sampling, require, require_count
+from tempering.storage import arrays_of, read_arrays, read_json, tree_from, write_arrays, write_json
+from tempering.types import Array, Float
+
+__all__ = ["Sampler", "load_sampler", "model_like"]
+
+_FORMAT = "tempering sampler 1"
+
+
+@dataclasses.dataclass
+class Sampler:
+    """A trained sampler.
+
+    Args:
+        model: the diffusion model at T = 1.
+        target: the density, or None after loading without one; needed by `sample_weighted` only.
+        method: name of the method that made it.
+        network, sampling: the settings that rebuild and run the model.
+        levels: one record a level, hottest first.
+        ledger: every evaluation made, by stage.
+        log_z: estimate of log Z at T = 1; `log_z_error` its standard error.
+        ess_fraction: of the final model's raw weights on `num_final_draws` draws.
+        warnings: what a user should know before trusting the draws.
+    """
+
+    model: DiffusionModel
+    target: Any
+    method: str
+    network: Network
+    sampling: Sampling
+    levels: list[LevelRecord]
+    ledger: Ledger
+    log_z: float | None = None
+    log_z_error: float | None = None
+    ess_fraction: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the target."""
+        return self.model.prior.location.shape[0]
+
+    @property
+    def evaluations(self) -> int:
+        """Target evaluations that fitting spent; `ledger.points` has them by stage."""
+        return self.ledger.total
+
+    def _key(self, seed: int) -> Array:
+        # JAX keeps 32 bits of a seed: 2**32 + 1 would silently be 1.
+        is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+        require(is_integer and 0 <= seed < 2**32, "seed", seed, "an integer from 0 to 2**32 - 1")
+        return jax.random.key(int(seed))
+
+    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> np.ndarray:
+        """Independent draws at no target evaluation.
+
+        Args:
+            num: how many.
+            seed: the same seed gives the same draws; draw i does not depend on `num`.
+            solver: heun, euler, adaptive or sde; None takes that of the fit.
+
+        Returns:
+            An array of axes (num, dim).
+        """
+        require_count("num", num)
+        sampling = self.sampling if solver is None else dataclasses.replace(self.sampling, solver=solver)
+        draws, _ = self.model.draw(self._key(seed), num, sampling, with_density=False)
+        return np.asarray(draws)
+
+    def sample_weighted(self, num: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
+
+        The weights are not normalised: the log of their mean estimates log Z, and
+        `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
+        """
+        require_count("num", num)
+        if self.target is None:
+            raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
+        draws, log_q = self.model.draw(self._key(seed), num, self.sampling, with_density=True)
+        weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+        return np.asarray(draws), np.asarray(weighted.log_weights)
+
+    def log_prob(self, x: Float[Array, "*batch dim"] | np.ndarray, *, seed: int = 0) -> np.ndarray:
+        """Normalised log density of the sampler at one point or at many. No target evaluation.
+
+        `seed` matters only where the divergence is estimated with random probes.
+        """
+        points = jnp.asarray(x, jnp.float32)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.dim:
+            raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
+        if points.shape[0] == 0:
+            return np.zeros(points.shape[:-1], np.float32)
+        values = self.model.log_prob(self._key(seed), points.reshape((-1, self.dim)), self.sampling)
+        return np.asarray(values.reshape(points.shape[:-1]))
+
+    def summary(self) -> str:
+        """Evaluations, ESS, log Z and the per-level table, as text."""
+        lines = [f"{self.method} sampler in {self.dim} dimensions", f"evaluations  {self.evaluations:,}"]
+        lines += [f"  {stage:<18} {count:>12,}" for stage, count in self.ledger.points.items()]
+        if self.ess_fraction is not None:
+            lines.append(f"ESS of the final model's raw weights  {self.ess_fraction:.3f}")
+        if self.log_z is not None:
+            error = "" if self.log_z_error is None else f" ± {self.log_z_error:.3f}"
+            lines.append(f"log Z  {self.log_z:.3f}{error}")
+        table = level_table(self.levels)
+        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+        lines += ["", *("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table)]
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+    def to_arviz(self, num: int = 2000, *, seed: int = 0):
+        """Draws as ArviZ inference data, with one chain and the variable x."""
+        import arviz
+
+        return arviz.from_dict(posterior={"x": self.sample(num, seed=seed)[None]})
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but the arrays, JSON-ready."""
+        return {
+            "format": _FORMAT,
+            "method": self.method,
+            "dim": self.dim,
+            "network": dataclasses.asdict(self.network),
+            "sampling": dataclasses.asdict(self.sampling),
+            "noise_distribution": self.model.levels.distribution,
+            "levels": [record.as_dict() for record in self.levels],
+            "ledger": self.ledger.as_dict(),
+            "log_z": None if self.log_z is None else finite_or_none(self.log_z),
+            "log_z_error": None if self.log_z_error is None else finite_or_none(self.log_z_error),
+            "ess_fraction": self.ess_fraction,
+            "warnings": list(self.warnings),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `sampler.npz` and `sampler.json`; `tp.load` reads them. The density itself is not stored.
+
+        `sampler.json` is written last and marks a complete sampler: a folder that has it is not overwritten.
+        """
+        folder = Path(folder)
+        if (folder / "sampler.json").exists():
+            raise RunFolderError(f"{folder} already holds a sampler; choose a new folder, nothing is overwritten")
+        write_arrays(folder / "sampler.npz", arrays_of(self.model))
+        write_json(folder / "sampler.json", self.facts())
+        return folder
+
+
+def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
+    """A model of the right structure whose leaves are to be replaced."""
+    vector, number = jnp.zeros((dim,)), jnp.zeros(())
+    denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector)
+    levels = NoiseLevels(number, number, number, number, number, distribution)
+    return DiffusionModel(denoiser, Prior(vector, vector), levels)
+
+
+def load_sampler(folder: str | Path, target: Any = None) -> Sampler:
+    """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
+
+    Raises:
+        RunFolderError: if the folder is not a sampler's, or is damaged.
+    """
+    folder = Path(folder)
+    facts = read_json(folder / "sampler.json")
+    if facts.get("format") != _FORMAT:
+        raise RunFolderError(f"{folder} holds format {facts.get('format')!r}; this version reads {_FORMAT!r}")
+    network = Network(**facts["network"])
+    model = tree_from(
+        model_like(facts["dim"], network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz")
+    )
+    return Sampler(
+        model=model,
+        target=target,
+        method=facts["method"],
+        network=network,
+        sampling=Sampling(**facts["sampling"]),
+        levels=[LevelRecord.from_dict(record) for record in facts["levels"]],
+        ledger=Ledger.from_dict(facts["ledger"]),
+        log_z=facts["log_z"],
+        log_z_error=facts["log_z_error"],
+        ess_fraction=facts["ess_fraction"],
+        warnings=tuple(facts["warnings"]),
+    )

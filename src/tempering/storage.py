@@ -1,0 +1,142 @@
+"""Files that are whole or absent: atomic writes, arrays and JSON that carry their own checksum, never pickle.
+
+A file is written beside its place, flushed to disk and renamed, so a kill at any moment leaves the old file or the new.
+"""
+
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tempering.errors import RunFolderError
+
+__all__ = ["arrays_of", "read_arrays", "read_json", "tree_from", "write_arrays", "write_bytes", "write_json"]
+
+_CHECKSUM = "sha256"
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write atomically: temporary file in the same folder, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunFolderError(f"could not write {path}: {error.strerror or error}; free space or choose another folder") from error
+
+
+def _digest_of_arrays(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Named arrays as an npz with a checksum inside."""
+    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    objects = [name for name, array in plain.items() if array.dtype.hasobject]
+    if objects:  # NumPy would pickle them
+        raise TypeError(f"arrays of Python objects cannot be stored: {', '.join(objects)}")
+    stream = io.BytesIO()
+    np.savez(stream, **plain, **{_CHECKSUM: np.array(_digest_of_arrays(plain))})
+    write_bytes(path, stream.getvalue())
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of `write_arrays`.
+
+    Raises:
+        RunFolderError: if the file is missing, truncated, altered or not ours.
+    """
+    if not path.is_file():
+        raise RunFolderError(f"{path} is missing; this is not a complete folder of tempering")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except Exception as error:  # damaged bytes make the readers of zip and npy raise anything, RuntimeError included
+        raise RunFolderError(f"{path} is damaged ({error}); restore it from a copy or delete it and resume") from error
+    stored = arrays.pop(_CHECKSUM, None)
+    if stored is None:
+        raise RunFolderError(f"{path} carries no checksum; it was not written by tempering")
+    if str(stored) != _digest_of_arrays(arrays):
+        raise RunFolderError(f"{path} is damaged (checksum differs); restore it from a copy or delete it and resume")
+    return arrays
+
+
+def _digest_of_json(content: dict) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """A readable JSON object with a checksum entry. NaN and infinities are refused: they are not JSON."""
+    plain = json.loads(json.dumps(content, allow_nan=False))
+    text = json.dumps({**plain, _CHECKSUM: _digest_of_json(plain)}, indent=2, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object of `write_json`.
+
+    Raises:
+        RunFolderError: if the file is missing, not JSON, altered or not ours.
+    """
+    if not path.is_file():
+        raise RunFolderError(f"{path} is missing; this is not a complete folder of tempering")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunFolderError(f"{path} is damaged ({error}); restore it from a copy") from error
+    if not isinstance(content, dict) or _CHECKSUM not in content:
+        raise RunFolderError(f"{path} carries no checksum; it was not written by tempering")
+    stored = content.pop(_CHECKSUM)
+    if stored != _digest_of_json(content):
+        raise RunFolderError(f"{path} was altered (checksum differs); restore it from a copy")
+    return content
+
+
+def arrays_of(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """The array leaves of a pytree by path, e.g. `cold/network/layers/0/weight`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {prefix + _name(path): np.asarray(leaf) for path, leaf in leaves if hasattr(leaf, "shape")}
+
+
+def tree_from(like: Any, arrays: dict[str, np.ndarray], prefix: str = "", *, check_shapes: bool = True) -> Any:
+    """The pytree of `like`'s structure with the stored arrays in its leaves.
+
+    Raises:
+        RunFolderError: if an array is missing or its shape or dtype is not that of `like`.
+    """
+
+    def restore(path, leaf):
+        if not hasattr(leaf, "shape"):
+            return leaf
+        name = prefix + _name(path)
+        if name not in arrays:
+            raise RunFolderError(f"the stored arrays lack {name!r}; they belong to another configuration or version")
+        stored = arrays[name]
+        if stored.dtype != leaf.dtype or (check_shapes and stored.shape != leaf.shape):
+            raise RunFolderError(
+                f"stored array {name!r} has shape {stored.shape} and dtype {stored.dtype}, but {leaf.shape} and "
+                f"{leaf.dtype} were expected; it belongs to another configuration or version"
+            )
+        return jax.numpy.asarray(stored)
+
+    return jax.tree_util.tree_map_with_path(restore, like)
+
+
+def _name(path) -> str:
+    parts = (getattr(entry, "name", getattr(entry, "idx", getattr(entry, "key", entry))) for entry in path)
+    return "/".join(str(part) for part in parts)

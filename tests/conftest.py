@@ -1,0 +1,35 @@
+"""How every test runs: JAX on the CPU, strict promotion, checked shapes and types, the canary first.
+
+Nothing may import `tempering` before this file: the hook below only sees modules that are imported after it.
+"""
+
+import os
+from pathlib import Path
+
+# Before JAX is imported. `JAX_PLATFORMS=cuda make test` still runs the suite on an accelerator.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import hypothesis
+import jax
+from jaxtyping import install_import_hook
+
+from support.canary_first import pytest_collection_modifyitems, pytest_configure
+
+__all__ = ["pytest_collection_modifyitems", "pytest_configure"]
+
+# A silent broadcast or a silent cast is a bug that still returns numbers.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# JAX writes cache entries in place, without a lock or a rename, so that each xdist worker needs a folder of its own.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax" / _WORKER))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+# Every jaxtyping annotation of the package becomes a check of shape, dtype and type at each call.
+install_import_hook("tempering", "beartype.beartype")
+
+# Compilation makes the first example slow, which is no failure; the same examples every time, so that none is lucky.
+hypothesis.settings.register_profile("tempering", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("tempering")

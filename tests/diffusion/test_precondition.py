@@ -1,0 +1,97 @@
+"""The identities of EDM preconditioning, per coordinate and off-centre."""
+
+from functools import cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.oracle import GaussianDenoiser
+
+from tempering.diffusion import Denoiser
+from tempering.diffusion.networks import MLP, ResidualMLP, make_network
+from tempering.diffusion.precondition import output_scale
+from tempering.settings import Network
+
+LOCATION, SIGMA_DATA = jnp.array([2.0, -5.0, 0.3]), jnp.array([0.5, 3.0, 20.0])
+POINT = jnp.array([2.4, -1.0, -14.0])
+
+
+class IgnoresNoise(eqx.Module):
+    """A network that does not look at c_noise: only then is the denoiser equivariant to scale."""
+
+    inner: MLP
+
+    def __call__(self, x, c_noise):
+        return self.inner(x, jnp.zeros_like(c_noise))
+
+
+def awake(network: eqx.Module) -> eqx.Module:
+    """The network with all weights moved at random, those that start at zero included."""
+    arrays, rest = eqx.partition(network, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    keys = jax.random.split(jax.random.key(9), len(leaves))
+    moved = [leaf + 0.3 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)]
+    return eqx.combine(jax.tree.unflatten(structure, moved), rest)
+
+
+@cache
+def network_of(kind: str) -> eqx.Module:
+    network = Network(kind=kind, width=8, depth=2, num_frequencies=3)
+    return eqx.filter_jit(make_network)(jax.random.key(0), 3, network)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.7, 5.0, 400.0])
+def test_an_untrained_residual_network_is_the_best_linear_denoiser(sigma):
+    sigma = jnp.asarray(sigma)
+    denoiser = Denoiser(network_of("residual"), LOCATION, SIGMA_DATA)
+    exact = GaussianDenoiser(LOCATION, np.diag(np.asarray(SIGMA_DATA) ** 2))
+    np.testing.assert_allclose(denoiser(POINT, sigma), exact(POINT, sigma), rtol=1e-5, atol=1e-5)
+    forgotten = Denoiser(network_of("residual"), 0 * LOCATION, SIGMA_DATA)(POINT, sigma)
+    assert np.max(np.abs(forgotten - exact(POINT, sigma))) > 1e-2
+
+
+def test_the_output_scale_is_the_error_of_the_best_linear_denoiser():
+    for sigma in (0.1, 2.0, 50.0):
+        variance = np.asarray(SIGMA_DATA, np.float64) ** 2
+        posterior = variance * sigma**2 / (variance + sigma**2)
+        np.testing.assert_allclose(output_scale(jnp.asarray(sigma), SIGMA_DATA), np.sqrt(posterior), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "residual"])
+def test_shifting_data_and_location_shifts_the_output(kind):
+    network, sigma, shift = awake(network_of(kind)), jnp.asarray(0.8), jnp.array([4.0, -8.0, 16.0])
+    here = Denoiser(network, LOCATION, SIGMA_DATA)(POINT, sigma)
+    there = Denoiser(network, LOCATION + shift, SIGMA_DATA)(POINT + shift, sigma)
+    np.testing.assert_allclose(there, here + shift, rtol=1e-4, atol=1e-4)
+    assert np.max(np.abs(Denoiser(network, LOCATION, SIGMA_DATA)(POINT + shift, sigma) - (here + shift))) > 0.1
+
+
+def test_scaling_data_sigma_data_and_sigma_scales_the_output():
+    sigma, factor = jnp.asarray(0.8), 8.0
+    blind, seeing = IgnoresNoise(awake(network_of("mlp"))), awake(network_of("mlp"))
+
+    def outputs(network):
+        here = Denoiser(network, LOCATION, SIGMA_DATA)(POINT, sigma)
+        there = Denoiser(network, factor * LOCATION, factor * SIGMA_DATA)(factor * POINT, factor * sigma)
+        return np.asarray(factor * here), np.asarray(there)
+
+    np.testing.assert_allclose(*outputs(blind), rtol=1e-5)
+    here, there = outputs(seeing)
+    assert np.max(np.abs(here - there)) > 1e-2, "the noise level must reach the network"
+
+
+def test_the_error_vanishes_with_the_noise():
+    denoiser = Denoiser(awake(network_of("mlp")), LOCATION, SIGMA_DATA)
+    np.testing.assert_allclose(denoiser(POINT, jnp.asarray(1e-6)), POINT, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "residual"])
+def test_networks_see_point_and_noise(kind):
+    network = awake(network_of(kind))
+    assert isinstance(network, MLP if kind == "mlp" else ResidualMLP)
+    x, c_noise = jnp.array([0.1, -0.4, 1.0]), jnp.asarray(-0.3)
+    by_point = jax.jacobian(network)(x, c_noise)
+    assert by_point.shape == (3, 3) and np.all(np.abs(by_point) > 1e-6)
+    assert np.all(np.abs(jax.jacobian(network, argnums=1)(x, c_noise)) > 1e-6)

@@ -1,0 +1,1 @@
+"""What tests share: checks on random numbers, and the plugin that lets the canary go first."""

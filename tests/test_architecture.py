@@ -1,0 +1,206 @@
+"""The house rules that no reader should have to enforce: who may import whom, what is lazy, what is never used.
+
+Each rule is a function over syntax trees (`support.source_rules`) and comes with a source text that it must flag.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.source_rules import eager_imports, module_name, numerics_inside, pickle_use, upward_imports
+
+SOURCE = Path(__file__).parent.parent / "src"
+
+# The rooms in the order data flows. A room imports only itself and rooms before it; a new room goes in after all that
+# it imports and before all that import it. `tempering/__init__.py` is the front door and may import anything.
+ROOMS = (
+    "errors",
+    "types",
+    "numerics",
+    "settings",
+    "ledger",
+    "storage",
+    "records",
+    "checkpoint",
+    "targets",
+    "adapters",
+    "kernels",
+    "parallel_tempering",
+    "preparation",
+    "buffer",
+    "diffusion",
+    "guidance",
+    "resampling",
+    "importance",
+    "refinement",
+    "sampler",
+    "exploration",
+    "learning",
+    "ptsd",
+    "pt_dm",
+    "baselines",
+    "metrics",
+    "progress",
+    "experiments",
+    "report",
+    "api",
+    "cli",
+    "__main__",
+)
+
+# Slow to import, or not installed everywhere.
+LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "diffrax", "numpyro")
+
+IMPORT_LIMIT_SECONDS = 2.0
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def _parsed(path: Path) -> tuple[ast.Module, str]:
+    return ast.parse(path.read_text(), str(path)), module_name(path, SOURCE)
+
+
+def _complaints(rule, *args) -> list[str]:
+    return [complaint for path in MODULES for complaint in rule(*_parsed(path), *args)]
+
+
+def test_there_is_something_to_check():
+    assert {module_name(path, SOURCE) for path in MODULES} >= {"tempering.types", "tempering.ledger"}
+    assert len(set(ROOMS)) == len(ROOMS)
+
+
+def test_imports_go_down_the_rooms_only():
+    assert not _complaints(upward_imports, ROOMS)
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "message"),
+    [
+        ("tempering.ledger", "from tempering.sampler import Sampler", "'sampler' comes after 'ledger'"),
+        ("tempering.ledger", "def late():\n    import tempering.cli", "'cli' comes after 'ledger'"),
+        ("tempering.targets.base", "from ..metrics import suite", "'metrics' comes after 'targets'"),
+        ("tempering.targets.__init__", "from ..kernels import mala", "'kernels' comes after 'targets'"),
+        ("tempering.ledger", "from tempering import ptsd", "'ptsd' comes after 'ledger'"),
+        ("tempering.metrics.suite", "from tempering import fit", "is it a public name?"),
+        ("tempering.metrics.suite", "import tempering", "imports from tempering itself"),
+        ("tempering.attic", "import math", "add 'attic' to ROOMS in tests/test_architecture.py"),
+    ],
+)
+def test_an_upward_import_is_flagged(module, text, message):
+    (complaint,) = upward_imports(ast.parse(text), module, ROOMS)
+    assert message in complaint
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("tempering.sampler", "from tempering.ledger import Ledger\nimport jax.numpy as jnp"),
+        ("tempering.targets.base", "from .gaussian import Gaussian\nfrom tempering import numerics"),
+        ("tempering.__init__", "from tempering.api import fit"),
+    ],
+)
+def test_a_downward_import_is_not_flagged(module, text):
+    assert not upward_imports(ast.parse(text), module, ROOMS)
+
+
+def test_the_progressive_loop_holds_no_numerics():
+    path = SOURCE / "tempering" / "ptsd.py"
+    if not path.exists():
+        pytest.skip("there is no ptsd.py yet")
+    assert not numerics_inside(*_parsed(path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy as np",
+        "import jax.numpy as jnp",
+        "from jax import lax",
+        "from jax.numpy import sum",
+        "def f(x):\n    from scipy.special import logsumexp",
+        "import jax\n\ndef f(x):\n    return jax.lax.scan(x)",
+    ],
+)
+def test_numerics_in_the_loop_are_flagged(text):
+    assert numerics_inside(ast.parse(text), "tempering.ptsd")
+
+
+def test_keys_are_no_numerics():
+    assert not numerics_inside(ast.parse("import jax\nkey = jax.random.fold_in(key, 1)"), "tempering.ptsd")
+
+
+def test_nothing_is_pickled():
+    assert not _complaints(pickle_use)
+
+
+@pytest.mark.parametrize(
+    "text", ["import pickle", "def f():\n    from cloudpickle import dumps", "np.load(file, allow_pickle=True)"]
+)
+def test_pickle_is_flagged(text):
+    assert pickle_use(ast.parse(text), "tempering.storage")
+    assert not pickle_use(ast.parse("np.load(file, allow_pickle=False)"), "tempering.storage")
+
+
+def test_heavy_packages_are_imported_where_they_are_used():
+    assert not _complaints(eager_imports, LAZY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import ot",
+        "import matplotlib.pyplot as plt",
+        "try:\n    from openmm import app\nexcept ImportError:\n    app = None",
+        "class Figure:\n    import matplotlib",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import arviz",
+    ],
+)
+def test_an_eager_import_is_flagged(text):
+    assert len(eager_imports(ast.parse(text), "tempering.metrics.distances", LAZY)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f():\n    import ot",
+        "class Figure:\n    def draw(self):\n        import matplotlib.pyplot",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import arviz",
+        "import other",
+    ],
+)
+def test_a_lazy_import_is_not_flagged(text):
+    assert not eager_imports(ast.parse(text), "tempering.metrics.distances", LAZY)
+
+
+def _time_import(statement: str) -> tuple[float, set[str]]:
+    """Seconds that `statement` takes in a fresh interpreter, and which of the lazy packages it brought in."""
+    program = (
+        f"import sys, time; start = time.perf_counter(); {statement}; seconds = time.perf_counter() - start; "
+        f"print(seconds, *sorted(set({LAZY!r}) & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    seconds, *loaded = run.stdout.split()
+    return float(seconds), set(loaded)
+
+
+def test_the_package_imports_quickly_and_lightly():
+    # The one bound on time in the suite: a slow import is a defect of structure. Best of three, for a busy machine.
+    timings = []
+    for _ in range(3):
+        seconds, loaded = _time_import("import tempering")
+        assert not loaded, f"`import tempering` brings in {', '.join(sorted(loaded))}"
+        timings.append(seconds)
+        if seconds < IMPORT_LIMIT_SECONDS:
+            break
+    assert min(timings) < IMPORT_LIMIT_SECONDS, f"`import tempering` took {min(timings):.2f} s at best, of {timings}"
+
+
+def test_a_heavy_import_would_be_seen():
+    _, loaded = _time_import("import matplotlib")
+    assert loaded == {"matplotlib"}
