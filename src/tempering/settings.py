@@ -5,7 +5,7 @@ dimension, the noise range from the buffers.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,10 +40,20 @@ def require_count(name: str, given: Any, least: int = 1) -> None:
     require(is_count and given >= least, name, given, f"an integer of at least {least}")
 
 
+def require_number(name: str, given: Any, is_allowed: Callable[[float], bool], allowed: str) -> None:
+    """Refuse anything but a finite number for which `is_allowed` holds."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    require(is_number and math.isfinite(given) and is_allowed(given), name, given, allowed)
+
+
 def require_positive(name: str, given: Any) -> None:
     """Refuse anything but a positive finite number."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    require(is_number and math.isfinite(given) and given > 0, name, given, "a positive finite number")
+    require_number(name, given, lambda number: number > 0, "a positive finite number")
+
+
+def require_flag(name: str, given: Any) -> None:
+    """Refuse anything but True and False: the string "false" would read as true."""
+    require(isinstance(given, bool), name, given, "True or False")
 
 
 def require_choice(name: str, given: Any, choices: Sequence[str]) -> None:
@@ -71,8 +81,8 @@ class Ladder:
     def __post_init__(self) -> None:
         require_choice("ladder.spacing", self.spacing, ("geometric", "linear"))
         if self.hottest is not None:
-            require_positive("ladder.hottest", self.hottest)
-            require(self.hottest > 1, "ladder.hottest", self.hottest, "above 1, the target's own temperature")
+            above = "a finite number above 1, the target's own temperature"
+            require_number("ladder.hottest", self.hottest, lambda hottest: hottest > 1, above)
         if self.num_levels is not None:
             require_count("ladder.num_levels", self.num_levels, 2)
         if self.temperatures is not None:
@@ -80,8 +90,11 @@ class Ladder:
 
     @staticmethod
     def _check_temperatures(temperatures: tuple[float, ...]) -> None:
-        name, given = "ladder", tuple(temperatures)
-        require(len(given) >= 2, name, given, "at least two temperatures", "give the hottest first and end at 1.0")
+        name, allowed = "ladder", "at least two temperatures"
+        is_list = isinstance(temperatures, Iterable) and not isinstance(temperatures, str)
+        require(is_list, name, temperatures, allowed, "give the hottest first and end at 1.0")
+        given = tuple(temperatures)
+        require(len(given) >= 2, name, given, allowed, "give the hottest first and end at 1.0")
         for temperature in given:
             require_positive("ladder temperature", temperature)
         falling = all(hot > cold for hot, cold in zip(given, given[1:], strict=False))
@@ -109,10 +122,10 @@ class Pilot:
 
     def __post_init__(self) -> None:
         require_count("pilot.num_chains", self.num_chains, 4)
-        require_count("pilot.num_steps", self.num_steps, 8)
-        require(self.growth > 1, "pilot.growth", self.growth, "above 1")
+        require_count("pilot.num_steps", self.num_steps, 16)  # fewer leave R-hat less than two draws of a half chain
+        require_number("pilot.growth", self.growth, lambda growth: growth > 1, "a finite number above 1")
         require_count("pilot.max_rounds", self.max_rounds)
-        require(self.max_rhat > 1, "pilot.max_rhat", self.max_rhat, "above 1")
+        require_number("pilot.max_rhat", self.max_rhat, lambda rhat: rhat > 1, "a finite number above 1")
 
 
 @dataclass(frozen=True)
@@ -137,8 +150,8 @@ class Exploration:
         require_choice("exploration.kernel", self.kernel, ("mala", "hmc"))
         require_count("exploration.num_leapfrog", self.num_leapfrog)
         if self.target_acceptance is not None:
-            inside = 0 < self.target_acceptance < 1
-            require(inside, "exploration.target_acceptance", self.target_acceptance, "strictly between 0 and 1")
+            name, given = "exploration.target_acceptance", self.target_acceptance
+            require_number(name, given, lambda rate: 0 < rate < 1, "strictly between 0 and 1")
         require_count("exploration.swap_interval", self.swap_interval)
         require_choice("exploration.swap_scheme", self.swap_scheme, ("even_odd", "sweep"))
 
@@ -167,8 +180,8 @@ class Initial:
         require_count("initial.burn_in", self.burn_in, 0)
         require_count("initial.thin", self.thin)
         require_positive("initial.scale", self.scale)
-        short = self.num_steps - self.burn_in >= self.thin
-        require(short, "initial.num_steps", self.num_steps, "at least burn_in + thin, so that a state is kept")
+        enough = self.num_steps - self.burn_in >= self.thin
+        require(enough, "initial.num_steps", self.num_steps, "at least burn_in + thin, so that a state is kept")
 
     @property
     def num_draws(self) -> int:
@@ -229,8 +242,10 @@ class Noise:
             require(self.sigma_min < self.sigma_max, "noise.sigma_min", self.sigma_min, "below noise.sigma_max")
         require_positive("noise.rho", self.rho)
         require_choice("noise.distribution", self.distribution, ("log_uniform", "log_normal"))
+        require_number("noise.log_mean", self.log_mean, lambda number: True, "a finite number")
         require_positive("noise.log_std", self.log_std)
         require_choice("noise.prior", self.prior, ("matched", "noise"))
+        require_flag("noise.is_isotropic", self.is_isotropic)
 
 
 @dataclass(frozen=True)
@@ -271,11 +286,12 @@ class Training:
         require_positive("training.learning_rate", self.learning_rate)
         require_count("training.warmup_steps", self.warmup_steps, 0)
         require_positive("training.clip_norm", self.clip_norm)
-        require(0 <= self.ema_decay < 1, "training.ema_decay", self.ema_decay, "in [0, 1)")
-        inside = 0 < self.validation_fraction < 1
-        require(inside, "training.validation_fraction", self.validation_fraction, "strictly between 0 and 1")
+        require_number("training.ema_decay", self.ema_decay, lambda decay: 0 <= decay < 1, "in [0, 1)")
+        name, given = "training.validation_fraction", self.validation_fraction
+        require_number(name, given, lambda fraction: 0 < fraction < 1, "strictly between 0 and 1")
         require_count("training.check_every", self.check_every)
         require_count("training.patience", self.patience, 0)
+        require_flag("training.use_gradients", self.use_gradients)
 
 
 @dataclass(frozen=True)
@@ -334,8 +350,9 @@ class Resampling:
     is_last_resampled: bool = True
 
     def __post_init__(self) -> None:
-        require(0 < self.quantile <= 1, "resampling.quantile", self.quantile, "in (0, 1]")
+        require_number("resampling.quantile", self.quantile, lambda quantile: 0 < quantile <= 1, "in (0, 1]")
         require_choice("resampling.scheme", self.scheme, ("multinomial", "systematic"))
+        require_flag("resampling.is_last_resampled", self.is_last_resampled)
 
 
 @dataclass(frozen=True)
@@ -357,13 +374,12 @@ class Refinement:
 
     def __post_init__(self) -> None:
         require_count("refinement.num_steps", self.num_steps, 0)
+        require_count("refinement.thin", self.thin)
+        require_number("refinement.adapt_fraction", self.adapt_fraction, lambda share: 0 <= share < 1, "in [0, 1)")
         if self.num_chains is not None:
             require_count("refinement.num_chains", self.num_chains)
             enough = self.num_steps == 0 or self.num_kept >= 1
             require(enough, "refinement.thin", self.thin, "small enough that a frozen state is kept")
-        require_count("refinement.thin", self.thin)
-        inside = 0 <= self.adapt_fraction < 1
-        require(inside, "refinement.adapt_fraction", self.adapt_fraction, "in [0, 1)")
 
     @property
     def num_adapting(self) -> int:

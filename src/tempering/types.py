@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Key as KeyArray
 
-__all__ = ["Array", "Bool", "Denoise", "Event", "Float", "Int", "Key", "OnEvent", "TargetLike", "ignore_event"]
+__all__ = ["Array", "Bool", "Denoise", "Event", "Float", "Int", "Key", "Keys", "OnEvent", "TargetLike", "ignore_event"]
 
 Key = PRNGKeyArray
+Keys = KeyArray[Array, "_"]
+"""One key for each of a batch."""
 
 
 @runtime_checkable

@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kernels.conftest import check_tempered, fitting_step_size, tempered_draws, walk
 from support.broken_kernels import FAULTS, Faults, FaultyHMC, FaultyMALA
 from support.random_checks import must_fail
+from support.tempered import check_tempered, fitting_step_size, tempered_draws, walk
 
 from tempering.kernels import HMC, MALA
 from tempering.targets.base import evaluate_many
 
 NUM_CHAINS = 20_000
-BETAS = (0.4, 1.7)
+BETAS = (0.4, 3.0)
 KEY = jax.random.key(20)
 
 

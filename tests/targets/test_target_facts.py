@@ -1,5 +1,6 @@
 """The facts of targets against quadrature, closed forms and the published figures."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,30 +12,34 @@ from support.random_checks import assert_mean, assert_same_distribution_ks, must
 from tempering.targets import Gaussian, GaussianMixture, ManyWell, anisotropic_gaussian, mog40
 
 
+@eqx.filter_jit
+def _on_grid(target, points):
+    return jax.vmap(target.log_density)(points), jax.vmap(target.region_indicators)(points)
+
+
 def _quadrature(target, reach, num):
     """log Z, mean, E|x|^2 and region weights in 2-D by the trapezoid rule, which is spectral for what has died away."""
     axis = np.linspace(-reach, reach, num)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    points = jnp.asarray(grid)
-    mass = np.exp(np.asarray(jax.vmap(target.log_density)(points), np.float64)) * (axis[1] - axis[0]) ** 2
+    log_densities, indicators = (np.asarray(v, np.float64) for v in _on_grid(target, jnp.asarray(grid)))
+    mass = np.exp(log_densities) * (axis[1] - axis[0]) ** 2
     share = mass / mass.sum()
-    indicators = np.asarray(jax.vmap(target.region_indicators)(points), np.float64)
     return np.log(mass.sum()), share @ grid, share @ np.sum(grid**2, axis=1), share @ indicators
 
 
 def test_facts_by_quadrature(target_in_2d):
-    log_z, mean, second_moment, weights = _quadrature(target_in_2d, reach=10.0, num=1000)
+    log_z, mean, second_moment, weights = _quadrature(target_in_2d, reach=10.0, num=700)
     np.testing.assert_allclose(log_z, target_in_2d.log_z(), atol=2e-5)
     np.testing.assert_allclose(mean, target_in_2d.mean(), atol=2e-5)
     np.testing.assert_allclose(second_moment, target_in_2d.second_moment(), rtol=2e-5)
     # Hard edges between the nodes of the grid cost up to one column of mass.
     np.testing.assert_allclose(
-        weights, target_in_2d.region_weights(), atol=1e-5 if target_in_2d.regions_partition else 6e-3
+        weights, target_in_2d.region_weights(), atol=1e-5 if target_in_2d.regions_partition else 8e-3
     )
 
 
 def test_mog40_by_quadrature():
-    log_z, mean, second_moment, weights = _quadrature(mog40(), reach=48.0, num=400)
+    log_z, mean, second_moment, weights = _quadrature(mog40(), reach=48.0, num=300)
     np.testing.assert_allclose(log_z, 0.0, atol=2e-5)
     np.testing.assert_allclose(mean, mog40().mean(), atol=2e-4)
     np.testing.assert_allclose(second_moment, mog40().second_moment(), rtol=2e-5)

@@ -15,7 +15,7 @@ from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
 from tempering.diffusion.precondition import Denoiser
 from tempering.settings import Training
-from tempering.types import Array, Bool, Float, Int, Key
+from tempering.types import Array, Bool, Float, Int, Key, Keys
 
 __all__ = ["Dataset", "FitInfo", "fit_denoisers"]
 
@@ -79,7 +79,7 @@ def _learning_rate(rule: _Rule, step: Array) -> Array:
     return rule.learning_rate * warm * cosine(step.astype(jnp.float32) / rule.num_steps)
 
 
-def _mean_loss(denoiser: Denoiser, keys: Key, data: Dataset, indices: Int[Array, " batch"]) -> Array:
+def _mean_loss(denoiser: Denoiser, keys: Keys, data: Dataset, indices: Int[Array, " batch"]) -> Array:
     loss = lambda key, x, grad: denoising_loss(denoiser, key, x, grad, data.levels, data.blend_variance)  # noqa: E731
     return jnp.mean(jax.vmap(loss)(keys, data.position[indices], data.tempered_grad[indices]))
 
@@ -133,7 +133,7 @@ def _check(key: Key, fit: _Fit, frozen: Denoiser, held_out: Dataset, rule: _Rule
 
 
 @eqx.filter_jit
-def _train_block(keys: Key, fit: _Fit, frozen: Denoiser, data: Dataset, held_out: Dataset, rule: _Rule):
+def _train_block(keys: Keys, fit: _Fit, frozen: Denoiser, data: Dataset, held_out: Dataset, rule: _Rule):
     """`check_every` steps and one check of every model."""
 
     def one_model(key, fit, frozen, data, held_out):
@@ -147,7 +147,7 @@ def _train_block(keys: Key, fit: _Fit, frozen: Denoiser, data: Dataset, held_out
 
 
 @eqx.filter_jit
-def _split(keys: Key, data: Dataset, num_held_out: int) -> tuple[Dataset, Dataset]:
+def _split(keys: Keys, data: Dataset, num_held_out: int) -> tuple[Dataset, Dataset]:
     """A random held-out part of every model's samples."""
 
     def one_model(key: Key, data: Dataset) -> tuple[Dataset, Dataset]:
@@ -168,7 +168,7 @@ def _trainable(denoiser: Denoiser) -> Denoiser:
 
 
 def fit_denoisers(
-    keys: Key,
+    keys: Keys,
     denoisers: Denoiser,
     data: Dataset,
     training: Training,

@@ -15,7 +15,7 @@ from tempering.diffusion.divergence import denoise_with_trace
 from tempering.diffusion.noise import Prior
 from tempering.numerics import compensated_add
 from tempering.settings import Sampling
-from tempering.types import Array, Denoise, Float, Key
+from tempering.types import Array, Denoise, Float, Key, Keys
 
 __all__ = ["Method", "draw", "flow", "in_chunks", "method_of"]
 
@@ -130,7 +130,7 @@ def _draw_one(key: Key, denoise: Denoise, prior: Prior, sigmas: Array, method: M
 
 
 @eqx.filter_jit
-def _draw_chunk(keys: Key, denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> tuple[Array, Array]:
+def _draw_chunk(keys: Keys, denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> tuple[Array, Array]:
     return jax.vmap(lambda key: _draw_one(key, denoise, prior, sigmas, method))(keys)
 
 

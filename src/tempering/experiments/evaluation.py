@@ -85,9 +85,9 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
         "log_likelihood": Metric(
             "log_likelihood",
             float(np.mean(log_q)),
-            float(np.mean(exact)),
-            "nats",
-            f"mean log likelihood of exact samples (standard error {error:.3f}); the floor is the target's own",
+            floor=float(np.mean(exact)),
+            unit="nats",
+            description=f"mean log likelihood of exact samples (standard error {error:.3f}); the floor is the target's own",
             smaller_is_better=False,
             num_samples=num,
             num_floor=num,
@@ -102,9 +102,9 @@ def _weight_metrics(target, ess: float, log_z: tuple[float, float], num: int) ->
         "ess_fraction": Metric(
             "ess_fraction",
             ess,
-            1.0,
-            "",
-            "effective share of the final model's raw importance weights",
+            floor=1.0,
+            unit="",
+            description="effective share of the final model's raw importance weights",
             smaller_is_better=False,
             num_samples=num,
             floor_source="exact samples",
@@ -114,9 +114,9 @@ def _weight_metrics(target, ess: float, log_z: tuple[float, float], num: int) ->
         metrics["log_z_error"] = Metric(
             "log_z_error",
             abs(log_z[0] - target.log_z()),
-            None,
-            "nats",
-            f"absolute error of log Z from these weights (their own standard error: {log_z[1]:.3f})",
+            floor=None,
+            unit="nats",
+            description=f"absolute error of log Z from these weights (their own standard error: {log_z[1]:.3f})",
             num_samples=num,
         )
     return metrics

@@ -96,15 +96,18 @@ def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnE
         "log_z_exact": None if exact is None else float(exact),
         "metrics": metrics,
         "device": jax.devices()[0].device_kind,
-        "wall_seconds": _wall_seconds(folder.path),
+        **_seconds(folder.path),
     }
     write_json(folder.path / "result.json", result)
     return result
 
 
-def _wall_seconds(path: Path) -> float:
-    """Seconds over all processes that worked on the folder: each starts counting at 0 with a start or resume line."""
-    total, last = 0.0, 0.0
+def _seconds(path: Path) -> dict[str, float | None]:
+    """Wall time over all processes that worked on the folder, until the fit was done and until now.
+
+    Each process counts from 0, beginning with a start or resume line.
+    """
+    total, last, fitted = 0.0, 0.0, None
     for line in (path / "stats.jsonl").read_text(encoding="utf-8").splitlines():
         try:
             entry = json.loads(line)
@@ -113,4 +116,6 @@ def _wall_seconds(path: Path) -> float:
         if entry.get("event") in ("start", "resume"):
             total, last = total + last, 0.0
         last = max(last, float(entry.get("seconds", 0.0)))
-    return round(total + last, 3)
+        if entry.get("event") == "fitted":
+            fitted = round(total + last, 3)
+    return {"fit_seconds": fitted, "wall_seconds": round(total + last, 3)}

@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
 
 from tempering.metrics.metric import MetricError, checked_points
 
@@ -75,6 +74,8 @@ def _cost_matrix(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost
     x, y = checked_points(samples, "samples"), checked_points(reference, "reference")
     if x.shape[1] != y.shape[1]:
         raise MetricError(f"samples have {x.shape[1]} dimensions and the reference {y.shape[1]}; they must agree")
+    from scipy.spatial.distance import cdist  # here: importing it costs as much as NumPy
+
     return cdist(x, y, metric)
 
 

@@ -97,7 +97,7 @@ def _step(key: Key, target, kernel: Kernel, state: TemperingState, betas: Array,
     state = TemperingState(chain, step_sizes, state.replicas, tally, state.step + 1)
 
     def with_swap(state: TemperingState) -> TemperingState:
-        round_index = state.step // rules.swap_interval
+        round_index = state.step // rules.swap_interval - 1  # from 0, so that a single round tries the hottest pair
         chain, replicas, tried, made, returned = _exchange(key_swap, state, betas, round_index, rules.swap_scheme)
         tally = eqx.tree_at(
             lambda tally: (tally.swaps_tried, tally.swaps_made, tally.round_trips),

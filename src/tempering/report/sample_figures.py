@@ -41,7 +41,7 @@ def samples_figure(contents: RunContents) -> bytes | None:
 
 
 def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np.ndarray | None) -> bytes:
-    named = (("Draws of the sampler", draws, DRAWS), ("Exact samples", reference, REFERENCE))
+    named = (("Draws of the sampler", draws, DRAWS), ("Reference samples", reference, REFERENCE))
     panels = [(title, points, colour) for title, points, colour in named if points is not None]
     grid = [contents.evaluation.get(name) for name in ("grid_x", "grid_y", "grid_log_density")]
     has_grid = all(part is not None for part in grid)
@@ -56,9 +56,9 @@ def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np
             if has_grid:
                 _contours(axes, *grid)
             shown = show_some(points, NUM_SHOWN)
-            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.6, alpha=0.45, mew=0, rasterized=True)
+            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.8, alpha=0.6, mew=0, rasterized=True)
             axes.set(xlim=limits[0], ylim=limits[1], xlabel="$x_0$", aspect="equal")
-            axes.set_title(f"{title}, {len(points):,}", color=colour, fontweight="semibold")
+            axes.set_title(f"{title}, {len(points):,}", color=colour, fontweight="bold")
             num_outside = _num_outside(points, limits)
             if num_outside:
                 axes.text(0.99, 0.01, f"{num_outside:,} outside this window", **_corner(axes))
@@ -73,7 +73,7 @@ def _contours(axes, grid_x: np.ndarray, grid_y: np.ndarray, grid_log_density: np
 
     depth = np.nan_to_num(grid_log_density - np.nanmax(grid_log_density), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
     depth = np.maximum(depth, -2 * DEPTH)
-    greys = LinearSegmentedColormap.from_list("depth", ["#f3f4f6", "#c9ced6", "#8d96a3"])
+    greys = LinearSegmentedColormap.from_list("depth", ["#f5f6f8", "#d5dae1", "#a3abb7"])
     # Levels at equal steps of sqrt(depth): at equal distances from the centre of a Gaussian mode.
     levels = -((np.linspace(np.sqrt(DEPTH), 0.0, 9)) ** 2)
     axes.contourf(grid_x, grid_y, depth, levels=levels, cmap=greys)
@@ -173,7 +173,7 @@ def _name_parts(axes, draws: np.ndarray | None, reference: np.ndarray | None, di
     if draws is not None:
         words.append((f"draws of the sampler, {len(draws):,}", DRAWS))
     if reference is not None:
-        words.append((f"exact samples, {len(reference):,}", REFERENCE))
+        words.append((f"reference samples, {len(reference):,}", REFERENCE))
         if num > 1:
             words.append((f"contours hold {_MASSES[1]:.0%} and {_MASSES[0]:.0%} of them", REFERENCE))
     if dim > num:
@@ -203,7 +203,7 @@ def energy_figure(contents: RunContents) -> bytes | None:
         if has_reference:
             q = reference_counts / len(reference)
             column[0].stairs(100 * q, edges, fill=True, color=REFERENCE, alpha=0.4, lw=0)
-            words.append((f"exact samples, {len(reference):,}", REFERENCE))
+            words.append((f"reference samples, {len(reference):,}", REFERENCE))
             _gap(column[1], p, q, edges, len(draws), len(reference))
         column[0].stairs(100 * p, edges, color=DRAWS, lw=1.2)
         words.append((_share_outside(draws, edges), INK))
@@ -228,7 +228,8 @@ def _gap(axes, p: np.ndarray, q: np.ndarray, edges: np.ndarray, num: int, num_re
 
 
 def _share_outside(energies: np.ndarray, edges: np.ndarray) -> str:
-    below, above = np.mean(energies < edges[0]), np.mean((energies > edges[-1]) & np.isfinite(energies))
-    lost = np.mean(~np.isfinite(energies))
+    is_finite = np.isfinite(energies)
+    below, above = np.mean(is_finite & (energies < edges[0])), np.mean(is_finite & (energies > edges[-1]))
+    lost = np.mean(~is_finite)
     parts = f"{below:.2%} below, {above:.2%} above" + (f", {lost:.2%} not finite" if lost else "")
     return f"draws outside this range: {parts}"

@@ -18,8 +18,8 @@ __all__ = [
     "REFERENCE",
     "SERIES",
     "STAGE_COLOURS",
-    "contrast_of",
     "coloured_words",
+    "darker",
     "label_ends",
     "level_colours",
     "render",
@@ -45,6 +45,8 @@ DPI = 110
 _STYLE = {
     "figure.facecolor": "white",
     "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.w_pad": 0.1,
     "font.size": 9.5,
     "text.color": INK,
     "axes.edgecolor": MUTED,
@@ -86,16 +88,16 @@ def render(width: float, height: float, draw: Callable[..., None]) -> bytes:
 
 
 def level_colours(num_levels: int) -> list[Any]:
-    """One colour a level, hottest first: orange over purple to deep blue, dark enough for thin lines."""
+    """One colour a level, hottest first: orange over purple to deep blue for the coldest."""
     import matplotlib
 
-    return [matplotlib.colormaps["plasma"](value) for value in np.linspace(0.78, 0.05, max(num_levels, 2))][:num_levels]
+    cold_to_hot = np.linspace(0.05, 0.72, max(num_levels, 2))[:num_levels]
+    return [matplotlib.colormaps["plasma"](value) for value in cold_to_hot[::-1]]
 
 
-def contrast_of(colour: str) -> str:
-    """Black or white, whichever is read better on `colour` (#rrggbb)."""
-    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
-    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK
+def darker(colour: str) -> str:
+    """`colour` (#rrggbb) for text, which needs more contrast on white than an area does."""
+    return "#" + "".join(f"{int(0.78 * int(colour[start : start + 2], 16)):02x}" for start in (1, 3, 5))
 
 
 def show_some(points: np.ndarray, num: int) -> np.ndarray:
@@ -159,9 +161,8 @@ def label_ends(axes, ends: Sequence[tuple[float, float, str, str]], gap: float =
             xycoords="axes fraction",
             xytext=(7, 0),
             textcoords="offset points",
-            color=colour,
+            color=darker(colour),
             va="center",
-            fontweight="medium",
             annotation_clip=False,
         )
 

@@ -1,0 +1,114 @@
+"""Presets over several seeds: mean and standard error of every metric, with command, commit and device, as one JSON.
+
+    python benchmarks/seeds.py mog40-paper mog40-paper-pt-dm --seeds 0 1 2 --out results/paper.json
+
+Each run is a process of its own, `--workers` at a time; a run that fails counts as failed and is shown, never dropped.
+Folders stay under `--folder`, so that an interrupted benchmark goes on where it was.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ONE = """
+import sys, json
+from pathlib import Path
+from tempering.cli import _enable_compilation_cache
+from tempering.experiments.config import with_changes
+from tempering.experiments.presets import preset
+from tempering.experiments.run import resume, run
+
+_enable_compilation_cache()
+name, seed, folder, changes = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:]
+show = lambda e: None
+if (folder / "config.json").exists():
+    resume(folder, show)
+else:
+    run(with_changes(preset(name), [f"seed={seed}", *changes]), folder, show)
+"""
+
+
+def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
+    """The result of one preset and seed, or what went wrong."""
+    place = folder / f"{name}-{seed}"
+    place.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", ONE, name, str(seed), str(place / "run"), *changes]
+    with open(place / "log.txt", "a") as log:
+        code = subprocess.run(command, stdout=log, stderr=log, check=False).returncode
+    result_file = place / "run" / "result.json"
+    if code != 0 or not result_file.exists():
+        tail = (place / "log.txt").read_text(errors="replace").strip().splitlines()[-1:]
+        return {"seed": seed, "failed": f"exit code {code}: {' '.join(tail)}"}
+    result = json.loads(result_file.read_text())
+    keep = ("seed", "evaluations", "ess_fraction", "log_z", "log_z_error", "log_z_exact")
+    keep += ("fit_seconds", "wall_seconds", "device")
+    short = {key: result[key] for key in keep}
+    short["ledger"] = result["ledger"]["points"]
+    short["levels"] = [{key: level[key] for key in ("temperature", "ess_fraction", "acceptance")} for level in result["levels"]]
+    short["metrics"] = {key: {"value": m["value"], "floor": m["floor"]} for key, m in result["metrics"].items()}
+    return short
+
+
+def summarise(runs: list[dict]) -> dict:
+    """Mean and standard error over the seeds that have a number; how many have none is said."""
+    good = [run for run in runs if "failed" not in run]
+    table: dict[str, dict] = {}
+    names = {name for run in good for name in run["metrics"]}
+    for name in sorted(names):
+        values = [run["metrics"][name]["value"] for run in good if run["metrics"][name]["value"] is not None]
+        floors = [run["metrics"][name]["floor"] for run in good if run["metrics"][name]["floor"] is not None]
+        table[name] = {
+            **mean_and_error(values),
+            "floor": statistics.fmean(floors) if floors else None,
+            "num_without_value": len(runs) - len(values),
+        }
+    for name in ("evaluations", "fit_seconds", "wall_seconds"):
+        table[name] = mean_and_error([run[name] for run in good])
+    return table
+
+
+def mean_and_error(values: list[float]) -> dict:
+    if not values:
+        return {"mean": None, "error": None}
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    return {"mean": statistics.fmean(values), "error": error}
+
+
+def commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("presets", nargs="+")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--set", nargs="*", default=[], help="changes of settings, as in `tempering run`")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("runs/seeds"))
+    parser.add_argument("--commit", default=None, help="where the tree is not a git checkout")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    jobs = [(name, seed) for name in options.presets for seed in options.seeds]
+    with ThreadPoolExecutor(options.workers) as pool:
+        done = list(pool.map(lambda job: one_run(*job, options.folder, options.set), jobs))
+    content = {"command": " ".join(["python", *sys.argv]), "commit": options.commit or commit(), "presets": {}}
+    for name in options.presets:
+        runs = [run for (job, _), run in zip(jobs, done, strict=True) if job == name]
+        content["presets"][name] = {"summary": summarise(runs), "runs": runs}
+        for key, row in content["presets"][name]["summary"].items():
+            print(f"{name:20s} {key:28s} {row}")
+        for run in runs:
+            if "failed" in run:
+                print(f"{name} seed {run['seed']} FAILED: {run['failed']}")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The report of a run: figures and page from its folder, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tempering.report.contents import RunContents, read_contents
+from tempering.report.ladder_figures import ladder_figure, training_figure, weights_figure
+from tempering.report.level_figures import level_energies_figure, levels_figure
+from tempering.report.page import page
+from tempering.report.sample_figures import energy_figure, samples_figure
+from tempering.storage import write_bytes
+
+__all__ = ["FIGURES", "make_report"]
+
+FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
+    "samples": samples_figure,
+    "energy": energy_figure,
+    "weights": weights_figure,
+    "ladder": ladder_figure,
+    "levels": levels_figure,
+    "level_energies": level_energies_figure,
+    "training": training_figure,
+}
+"""Every figure by the name of its file, in the order of the page."""
+
+
+def make_report(folder: Path) -> Path:
+    """Write `figures/*.png` and `report.html` of a run folder.
+
+    A pure function of the folder: the same files give the same bytes, and no density is evaluated. What the run did
+    not leave behind (no reference samples, no weights, not finished) is left out.
+
+    Args:
+        folder: of a run, finished or not.
+
+    Returns:
+        The path of the page, which holds the figures too and can be sent on its own.
+
+    Raises:
+        RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
+    """
+    folder = Path(folder)
+    contents = read_contents(folder)
+    figures = {}
+    for name, draw in FIGURES.items():
+        place, picture = folder / "figures" / f"{name}.png", draw(contents)
+        if picture is None:
+            place.unlink(missing_ok=True)  # of an earlier report, which may have had more to show
+            continue
+        figures[name] = picture
+        write_bytes(place, picture)
+    path = folder / "report.html"
+    write_bytes(path, page(contents, figures).encode())
+    return path

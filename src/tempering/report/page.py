@@ -1,0 +1,173 @@
+"""One self-contained HTML page: tables and embedded figures, nothing fetched, nothing executed.
+
+Consumes `RunContents` and PNG bytes, produces text. Everything that comes from the folder is escaped.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+from tempering.records import level_table
+from tempering.report.contents import RunContents
+from tempering.report.tables import cost_rows, ledger_rows, quality_rows
+
+__all__ = ["page"]
+
+_CAPTIONS = {
+    "samples": ("Samples against the target", "The sampler's draws beside reference samples; grey is the target's density, on a log scale."),
+    "energy": ("Energies", "Bins as in energy_tvd. Energies are blind to where a sample lies, but see how deep."),
+    "weights": ("Tail of the weights", "Raw weights of the final model by rank. Flat is good; a steep head means few draws decide."),
+    "ladder": ("The ladder", "Quality of the weights, moves of the chains, and cost, from the hottest level to T = 1."),
+    "levels": ("Samples by level", "The samples kept at each level, on which its denoiser was trained."),
+    "level_energies": ("Energies by level", "Neighbouring levels must overlap for weights and swaps to work."),
+    "training": ("Training", "The dotted line is the best linear denoiser: 1 means nothing beyond mean and covariance was learned."),
+}
+_PAIRS_CAPTION = "Pairs of coordinates. Colour: the sampler's draws. Contours and filled marginals: reference samples."
+_CONTENT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def page(contents: RunContents, figures: dict[str, bytes]) -> str:
+    """The page as text.
+
+    Args:
+        figures: PNG bytes by name; those that are missing are left out.
+    """
+    result = contents.result
+    title = str(result.get("name") or "run")
+    sections = [
+        _header(contents, title),
+        _warnings(result),
+        _summary(result),
+        _quality(result),
+        *(_figure(name, figures[name], contents) for name in ("samples", "energy", "weights") if name in figures),
+        *(_figure(name, figures[name], contents) for name in ("ladder",) if name in figures),
+        _levels(contents),
+        _ledger(result),
+        *(_figure(name, figures[name], contents) for name in ("levels", "level_energies", "training") if name in figures),
+        _details("Configuration", contents.config),
+        _details("Environment", contents.environment),
+    ]
+    style = resources.files("tempering.report").joinpath("page.css").read_text(encoding="utf-8")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(_CONTENT_POLICY)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)} – tempering</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(section for section in sections if section)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _header(contents: RunContents, title: str) -> str:
+    result = contents.result
+    target = result.get("target") or {}
+    arguments = ", ".join(f"{name} = {value}" for name, value in (target.get("arguments") or {}).items())
+    facts = [
+        ("method", result.get("method")),
+        ("target", f"{target.get('name')} ({arguments})" if arguments else target.get("name")),
+        ("dimensions", result.get("dim")),
+        ("seed", result.get("seed")),
+        ("device", result.get("device")),
+    ]
+    known = "".join(f"<li><span>{name}</span> {escape(str(value))}</li>" for name, value in facts if value is not None)
+    description = contents.config.get("description")
+    about = f"<p>{escape(str(description))}</p>" if description else ""
+    return f"<header>\n<h1>{escape(title)}</h1>\n{about}\n<ul class=facts>{known}</ul>\n</header>"
+
+
+def _warnings(result: dict[str, Any]) -> str:
+    warnings = [str(warning) for warning in result.get("warnings") or []]
+    warnings += [f"{row.name} failed: {row.failure}" for row in quality_rows(result) if row.failure]
+    if not warnings:
+        return ""
+    items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    return f'<section class=warnings role="alert">\n<h2>Before you trust these draws</h2>\n<ul>{items}</ul>\n</section>'
+
+
+def _summary(result: dict[str, Any]) -> str:
+    cards = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(remark)}</small></dd></div>"
+        for name, value, remark in cost_rows(result)
+    )
+    return f"<dl class=cards>{cards}</dl>"
+
+
+def _quality(result: dict[str, Any]) -> str:
+    rows = quality_rows(result)
+    if not rows:
+        return ""
+    body = "".join(
+        f"<tr{' class=failed' if row.failure else ''}><th scope=row>{escape(row.name)}</th><td>{escape(row.value)}</td>"
+        f"<td>{escape(row.floor)}</td><td>{escape(row.ratio_text)}</td><td>{_bar(row.ratio)}</td><td>{escape(row.num_samples)}</td>"
+        f"<td class=words>{escape(row.description)}</td></tr>"
+        for row in rows
+    )
+    return (
+        "<section>\n<h2>Quality against the floor</h2>\n"
+        "<p>The floor is what exact or reference samples score in the sampler's place at the same N: 1× cannot be beaten, "
+        "other than by chance.</p>\n<div class=wide><table>\n<thead><tr><th scope=col>metric</th><th scope=col>value</th>"
+        "<th scope=col>floor</th><th scope=col>ratio</th><td></td><th scope=col>N</th><th scope=col class=words>what it is</th></tr>"
+        f"</thead>\n<tbody>{body}</tbody>\n</table></div>\n</section>"
+    )
+
+
+def _bar(ratio: float | None) -> str:
+    """The excess over the floor as a bar that is full at ten times the floor."""
+    if ratio is None:
+        return ""
+    width = min(max(ratio - 1.0, 0.0) / 9.0, 1.0)
+    return f'<span class=bar aria-hidden="true"><span style="width:{100 * width:.0f}%"></span></span>'
+
+
+def _figure(name: str, picture: bytes, contents: RunContents) -> str:
+    title, caption = _CAPTIONS[name]
+    if name == "samples" and contents.result.get("dim") != 2:
+        caption = _PAIRS_CAPTION
+    data = base64.b64encode(picture).decode()
+    return (
+        f"<section>\n<h2>{escape(title)}</h2>\n<figure><img alt=\"{escape(f'{title}. {caption}')}\" "
+        f'src="data:image/png;base64,{data}">\n<figcaption>{escape(caption)}</figcaption></figure>\n</section>'
+    )
+
+
+def _table(rows: Sequence[Sequence[str]], total: str | None = None) -> str:
+    """A table of numbers; the first row is its head, the first column names the rows, `total` the one to stress."""
+    head = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join(
+        f"<tr{' class=total' if row[0] == total else ''}><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
+        for row in rows[1:]
+    )
+    return f"<div class=wide><table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>"
+
+
+def _levels(contents: RunContents) -> str:
+    if not contents.levels:
+        return ""
+    return f"<section>\n<h2>Levels</h2>\n{_table(level_table(contents.levels))}\n</section>"
+
+
+def _ledger(result: dict[str, Any]) -> str:
+    rows = ledger_rows(result)
+    if not rows:
+        return ""
+    table = _table([("stage", "evaluations", "share", "without gradient"), *rows], total="fitting")
+    return f"<section>\n<h2>Ledger</h2>\n<p>Target evaluations, counted in points; a value with its gradient counts once.</p>\n{table}\n</section>"
+
+
+def _details(title: str, record: dict[str, Any]) -> str:
+    """A record by path, as `--set` takes it, folded away."""
+    if not record:
+        return ""
+    rows = "".join(f"<tr><th scope=row>{escape(path)}</th><td>{escape(value)}</td></tr>" for path, value in _flat(record))
+    return f"<details>\n<summary>{escape(title)}</summary>\n<div class=wide><table class=settings><tbody>{rows}</tbody></table></div>\n</details>"
+
+
+def _flat(record: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
