@@ -18,12 +18,12 @@ from pathlib import Path
 ONE = """
 import sys, json
 from pathlib import Path
-from tempering.cli import _enable_compilation_cache
+from tempering.experiments.compilation import enable_compilation_cache
 from tempering.experiments.config import with_changes
 from tempering.experiments.presets import preset
 from tempering.experiments.run import resume, run
 
-_enable_compilation_cache()
+enable_compilation_cache()
 name, seed, folder, changes = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:]
 show = lambda e: None
 if (folder / "config.json").exists():

@@ -5,7 +5,6 @@ Refusals exit with code 2 and one line; an interrupted run says how to resume.
 
 import dataclasses
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,23 +13,10 @@ import tyro
 
 import tempering
 from tempering.errors import RunFolderError, TemperingError
+from tempering.experiments.compilation import enable_compilation_cache
 from tempering.settings import require_count
 
 __all__ = ["main"]
-
-
-def _enable_compilation_cache() -> None:
-    """Keep compiled programs between processes: compiling is a third of a short run."""
-    import jax
-
-    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tempering" / "jax"
-    place = Path(os.environ.get("TEMPERING_CACHE", default))
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # a home that cannot be written only costs compile time
-    jax.config.update("jax_compilation_cache_dir", str(place))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def _list() -> None:
@@ -230,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     given = _join_repeated(sys.argv[1:] if arguments is None else list(arguments), "--set")
     try:
-        _enable_compilation_cache()
+        enable_compilation_cache()
         tyro.extras.subcommand_cli_from_dict(
             commands,
             prog="tempering",

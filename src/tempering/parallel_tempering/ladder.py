@@ -14,8 +14,8 @@ __all__ = ["betas_of", "default_num_levels", "temperatures_of"]
 def default_num_levels(hottest: float, dim: int) -> int:
     """Levels from `hottest` to 1 in geometric steps of at most r = 1 + 2.2 / sqrt(dim / 2).
 
-    In dim harmonic directions the log weights between neighbours have standard deviation sqrt(dim / 2) (r - 1), and
-    2.2 is what both MoG-40 with five levels from 100 and MW-32 with six levels from 10 come to.
+    In dim harmonic directions the log weights between neighbours have standard deviation sqrt(dim / 2) (r - 1). The
+    paper's ladders come to 2.16 (MoG-40, five levels from 100) and 2.34 (MW-32, six levels from 10; here seven).
     """
     ratio = 1.0 + 2.2 / math.sqrt(max(dim, 2) / 2.0)
     return max(3, 1 + math.ceil(math.log(hottest) / math.log(ratio)))

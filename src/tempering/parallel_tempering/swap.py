@@ -47,15 +47,16 @@ def sweep(
     """
     del round_index
     num_levels = betas.shape[0]
-    log_uniform = jnp.log(jax.random.uniform(key, (num_levels - 1,)))
+    log_uniforms = jnp.log(jax.random.uniform(key, (num_levels - 1,)))
 
-    def one_pair(permutation: Array, pair: Array) -> tuple[Array, Array]:
+    def one_pair(permutation: Array, pair_and_uniform: tuple[Array, Array]) -> tuple[Array, Array]:
+        pair, log_uniform = pair_and_uniform
         hot, cold = permutation[pair], permutation[pair + 1]
         log_ratio = (betas[pair + 1] - betas[pair]) * (log_density[hot] - log_density[cold])
-        is_swapped = log_uniform[pair] < log_ratio
+        is_swapped = log_uniform < log_ratio
         swapped = permutation.at[pair].set(cold).at[pair + 1].set(hot)
         return jnp.where(is_swapped, swapped, permutation), is_swapped
 
     start = jnp.arange(num_levels, dtype=jnp.int32)
-    permutation, is_swapped = jax.lax.scan(one_pair, start, jnp.arange(num_levels - 1))
+    permutation, is_swapped = jax.lax.scan(one_pair, start, (jnp.arange(num_levels - 1), log_uniforms))
     return permutation, jnp.ones_like(is_swapped), is_swapped
