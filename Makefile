@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-# Two processes: a test spends its time tracing and compiling, which JAX does on little more than one core.
+# Two processes: a test spends its time tracing and compiling, which JAX does on little more than one core. Whole files,
+# so that a file's fixtures and compiled functions are made once; in order, so that the canary stays first.
 WORKERS ?= 2
-BENCHMARKS := $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+BENCHMARKS := $(wildcard benchmarks/bench_*.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test slow check bench clean
@@ -27,10 +29,10 @@ demo: $(INSTALLED)  ## sample a mixture of 40 Gaussians; results in runs/demo, o
 
 test: $(INSTALLED)  ## the suite without the slow tests; the canary alone first
 	$(PYTEST) -q tests/test_00_canary.py
-	$(PYTEST) -n $(WORKERS)
+	$(PYTEST) $(PARALLEL)
 
 slow: $(INSTALLED)  ## the slow tests
-	$(PYTEST) -n $(WORKERS) -m slow
+	$(PYTEST) $(PARALLEL) -m slow
 
 check: $(INSTALLED)  ## lint, format, types, then the suite
 	$(BIN)/ruff check .
@@ -38,7 +40,7 @@ check: $(INSTALLED)  ## lint, format, types, then the suite
 	$(BIN)/pyright
 	$(MAKE) test
 
-bench: $(INSTALLED)  ## every script of benchmarks/, one after another
+bench: $(INSTALLED)  ## benchmarks/bench_*.py, one after another
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 clean:  ## caches and builds; .venv and runs/ stay

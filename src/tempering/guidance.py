@@ -29,7 +29,7 @@ class Guided(eqx.Module):
     """(1 + w) D(x; sigma, T1) - w D(x; sigma, T2): temperature guidance by finite difference.
 
     Biased for every target but trivial ones (linear in T from 3 and 2 to 1.5, a unit Gaussian comes out with standard
-    deviation 1.280 where sqrt(1.5) = 1.225 is right); importance weights remove the bias.
+    deviation 2^(3/4) 3^(-1/4) = 1.278 where sqrt(1.5) = 1.225 is right); importance weights remove the bias.
     """
 
     cold: Denoise

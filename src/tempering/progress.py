@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import IO, Any, Protocol, cast, runtime_checkable
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -30,11 +30,21 @@ LINE_INTERVAL = 5.0
 _DASH = "–"
 _READINGS = (("ESS", "ess_fraction", "{:.3f}"), ("acceptance", "acceptance", "{:.2f}"), ("loss", "loss", "{:.4f}"))
 
+
+@runtime_checkable
+class Stream(Protocol):
+    """What plain lines are written to: any text stream will do."""
+
+    def write(self, text: str, /) -> Any: ...
+
+    def flush(self) -> Any: ...
+
+
 quiet: OnEvent = ignore_event
 """The display that shows nothing."""
 
 
-def duration_text(seconds: float) -> str:
+def duration_text(seconds: int | float) -> str:
     """A duration as people say it: 4.2 s, 3 min 07 s, 2 h 05 min."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
@@ -49,7 +59,7 @@ class Pace:
 
     A stage's rate counts from its first event, so compiling is not taken for work. The rest of the run is known once
     a whole level of the same stages lies behind: the levels to come are taken to last as long as the latest one did.
-    Stages after the last level are not foreseen. An estimate that has no such ground is None.
+    Stages after the last level are not foreseen. An estimate without such ground, or one that has run out, is None.
     """
 
     def __init__(self, clock: Clock = time.monotonic):
@@ -83,7 +93,7 @@ class Pace:
         if event is None or event.done <= self._first_done:
             return None
         rate = (event.done - self._first_done) / max(self._seen - self._stage_start, 1e-9)
-        return max(0.0, (event.total - event.done) / rate - (self._clock() - self._seen))
+        return _positive((event.total - event.done) / rate - (self._clock() - self._seen))
 
     def run_left(self) -> float | None:
         """Seconds until the last level is done, or None."""
@@ -94,7 +104,11 @@ class Pace:
         if not self._level_stages <= stages:
             return None
         spent = self._clock() - self._level_start
-        return max(0.0, duration - spent) + duration * (event.num_levels - 1 - event.level)
+        return _positive(max(0.0, duration - spent) + duration * (event.num_levels - 1 - event.level))
+
+
+def _positive(seconds: float) -> float | None:
+    return seconds if seconds > 0 else None
 
 
 @contextmanager
@@ -107,9 +121,9 @@ def live_display(name: str, console: Console | None = None) -> Iterator[OnEvent]
         name: of the run.
         console: where to draw; standard error when None.
     """
-    console = console or Console(stderr=True)
+    console = console or _Console(stderr=True)
     view = _View(name)
-    live = Live(
+    live = _Live(
         get_renderable=view.render,
         console=console,
         refresh_per_second=REFRESHES_PER_SECOND,
@@ -128,7 +142,7 @@ def live_display(name: str, console: Console | None = None) -> Iterator[OnEvent]
             console.show_cursor(True)
 
 
-def plain_lines(stream: TextIO, interval: float = LINE_INTERVAL, clock: Clock = time.monotonic) -> OnEvent:
+def plain_lines(stream: Stream, interval: float = LINE_INTERVAL, clock: Clock = time.monotonic) -> OnEvent:
     """A line at each new stage or level, and else at most one every `interval` seconds: for logs and pipes."""
     start, last_place, last_time = clock(), None, -math.inf
 
@@ -146,7 +160,7 @@ def plain_lines(stream: TextIO, interval: float = LINE_INTERVAL, clock: Clock = 
 
 
 @contextmanager
-def choose_display(quiet: bool, stream: TextIO | None = None, name: str = "tempering") -> Iterator[OnEvent]:
+def choose_display(quiet: bool, stream: Stream | None = None, name: str = "tempering") -> Iterator[OnEvent]:
     """The display that suits the stream: none if `quiet`, live on a terminal, plain lines otherwise.
 
     Args:
@@ -154,13 +168,13 @@ def choose_display(quiet: bool, stream: TextIO | None = None, name: str = "tempe
         stream: where to write; standard error when None.
         name: of the run, the title of the live display.
     """
-    stream = sys.stderr if stream is None else stream
+    out: Stream = sys.stderr if stream is None else stream
     if quiet:
         yield ignore_event
         return
-    console = Console(file=stream) if _is_terminal(stream) else None
+    console = _Console(file=cast(IO[str], out)) if _is_terminal(out) else None
     if console is None or console.is_dumb_terminal:
-        yield plain_lines(stream)
+        yield plain_lines(out)
         return
     with live_display(name, console) as on_event:
         yield on_event
@@ -187,6 +201,21 @@ def _line(event: Event, elapsed: float) -> str:
     readings = [(title, getattr(event, name), form) for title, name, form in _READINGS]
     parts += [f"{title} {form.format(value)}" for title, value, form in readings if value is not None]
     return "  ".join(part for part in parts if part)
+
+
+class _Console(Console):
+    """Rich ends the process when its pipe breaks; a display must not."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+class _Live(Live):
+    """A frame that cannot be drawn (the terminal is gone) is skipped, in the display's thread and at the end."""
+
+    def refresh(self) -> None:
+        with suppress(Exception):
+            super().refresh()
 
 
 class _View:
@@ -225,7 +254,7 @@ class _View:
         if event is None:
             return Group(head, Text("starting", style="dim"))
         temperature = self._readings.get("temperature")
-        where = [_place_text(event), "" if temperature is None else f"T = {temperature:.4g}", event.stage]
+        where = [_place_text(event), "" if temperature is None else f"T = {temperature:.4g}"]
         rows = Table.grid(padding=(0, 2))
         rows.add_column(no_wrap=True, style="dim", min_width=15)
         rows.add_column(width=32)

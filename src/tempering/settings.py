@@ -31,7 +31,9 @@ __all__ = [
 def require(condition: bool, name: str, given: Any, allowed: str, remedy: str = "") -> None:
     """Refuse a setting with what was given, what is allowed and what to do."""
     if not condition:
-        raise SettingsError(f"{name} = {given!r} is not allowed: it must be {allowed}" + (f"; {remedy}" if remedy else ""))
+        raise SettingsError(
+            f"{name} = {given!r} is not allowed: it must be {allowed}" + (f"; {remedy}" if remedy else "")
+        )
 
 
 def require_count(name: str, given: Any, least: int = 1) -> None:
@@ -221,7 +223,7 @@ class Noise:
         sigma_max: None takes five times the spread of the hottest buffer.
         rho: spacing of the sampling grid.
         distribution: of ln sigma in training: log_uniform over the range, or log_normal(log_mean, log_std).
-        prior: matched starts sampling from N(location, sigma_max^2 + sigma_data^2); noise from N(location, sigma_max^2).
+        prior: matched starts from N(location, sigma_max^2 + sigma_data^2), noise from N(location, sigma_max^2).
         is_isotropic: one sigma_data for all coordinates (the paper), or one for each.
     """
 

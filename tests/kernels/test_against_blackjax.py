@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.random_checks import must_fail
 from support.tempered import fitting_step_size, tempered_draws, walk
-
 from tempering.kernels import MALA
 
 NUM_CHAINS = 3_000

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.broken_kernels import FAULTS, Faults, FaultyHMC, FaultyMALA
 from support.random_checks import must_fail
 from support.tempered import check_tempered, fitting_step_size, tempered_draws, walk
-
 from tempering.kernels import HMC, MALA
 from tempering.targets.base import evaluate_many
 

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.random_checks import assert_same_distribution_ks, must_fail
 from support.tempered import fitting_step_size, tempered_draws, walk
-
 from tempering.kernels import MALA, ChainState, init
 from tempering.kernels.base import accept_or_stay
 from tempering.targets import Gaussian, Target

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from support.random_checks import assert_fraction, must_fail
 from support.tempered import check_tempered, tempered_draws
-
 from tempering.parallel_tempering.swap import even_odd, sweep
 from tempering.targets.base import evaluate_many
 
@@ -89,7 +89,8 @@ def _by_hand(name: str, uniform, log_density, betas, round_index: int):
     order = list(range(len(betas)))
     tried, made = [], []
     for pair in range(len(betas) - 1):
-        tried.append(name == "sweep" or pair % 2 == round_index % 2)
+        # Two levels have nothing to alternate with.
+        tried.append(name == "sweep" or len(betas) == 2 or pair % 2 == round_index % 2)
         hot, cold = order[pair], order[pair + 1]
         log_ratio = (betas[pair + 1] - betas[pair]) * (log_density[hot] - log_density[cold])
         made.append(bool(tried[-1] and np.log(uniform[pair]) < log_ratio))

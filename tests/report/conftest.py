@@ -1,6 +1,8 @@
 """Run folders as a run leaves them, from exact samples: a plane one with everything and a deeper one of PT+DM."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -9,7 +11,8 @@ import numpy as np
 import pytest
 
 from tempering.records import LevelRecord
-from tempering.storage import write_arrays, write_json
+from tempering.report import make_report
+from tempering.storage import read_json, write_arrays, write_json
 from tempering.targets import make_target
 
 TEMPERATURES = (60.0, 30.0, 15.0, 7.5, 3.5, 1.8, 1.0)
@@ -41,6 +44,16 @@ def _records() -> list[LevelRecord]:
     return records
 
 
+def _note(level: int) -> dict:
+    """What a part carries: the account and the records until then."""
+    records = _records()[: level + 1]
+    points: dict[str, int] = {}
+    for record in records:
+        for stage, count in record.evaluations.items():
+            points[stage] = points.get(stage, 0) + count
+    return {"ledger": {"points": points, "value_only": {}}, "levels": [record.as_dict() for record in records]}
+
+
 def _write_common(folder: Path, name: str, method: str, target: dict, dim: int, **result) -> None:
     config = {"name": name, "description": "A run for tests.", "target": target, "method": method, "seed": 3}
     config |= {"budget": None, "settings": {"buffer_size": 20_000, "ladder": {"temperatures": list(TEMPERATURES)}}}
@@ -48,11 +61,7 @@ def _write_common(folder: Path, name: str, method: str, target: dict, dim: int, 
     write_json(folder / "environment.json", {"python": "3.11", "devices": ["cpu"], "versions": {"jax": "0.10.1"}})
     (folder / "stats.jsonl").write_text(json.dumps({"seconds": 0.0, "event": "start"}) + "\n")
     levels = [record.as_dict() for record in _records()]
-    points: dict[str, int] = {"pilot": 30_000}
-    for record in levels:
-        for stage, count in record["evaluations"].items():
-            points[stage] = points.get(stage, 0) + count
-    points |= {"final_weights": 10_000}
+    points = {"pilot": 30_000, **_note(len(TEMPERATURES))["ledger"]["points"], "final_weights": 10_000}
     ledger = {"budget": 2_000_000, "points": {**points, "metrics": 30_000}, "value_only": {"metrics": 30_000}}
     facts = {"name": name, "method": method, "seed": 3, "target": target, "dim": dim, "budget": 2_000_000}
     facts |= {"evaluations": sum(points.values()), "ledger": ledger, "levels": levels, "wall_seconds": 312.4}
@@ -94,7 +103,7 @@ def write_plane_run(folder: Path, num: int = 2000) -> Path:
         },
     )
     for level in range(1, len(TEMPERATURES)):
-        arrays = {"step_size": np.ones(2), "note.json": np.array("{}")}
+        arrays = {"step_size": np.ones(2), "note.json": np.array(json.dumps(_note(level)))}
         for part, at in (("hot", level - 1), ("cold", level)):
             spread = np.sqrt(TEMPERATURES[at] - 1)
             position = exact[:num] + 1.3 * spread * rng.standard_normal((num, 2))
@@ -133,3 +142,25 @@ def plane_run(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def deep_run(tmp_path_factory) -> Path:
     return write_deep_run(tmp_path_factory.mktemp("deep"))
+
+
+@pytest.fixture(scope="session")
+def plane_report(plane_run) -> Path:
+    """The plane run with its report."""
+    make_report(plane_run)
+    return plane_run
+
+
+@pytest.fixture
+def a_copy(tmp_path) -> Callable[..., Path]:
+    """Makes a copy of a run folder, without some of its files and with other entries in its JSON files."""
+
+    def copy(run: Path, *, without: tuple[str, ...] = (), **changes: dict) -> Path:
+        folder = tmp_path / "copy"
+        shutil.copytree(run, folder, ignore=shutil.ignore_patterns(*without))
+        for name, entries in changes.items():
+            path = folder / f"{name}.json"
+            write_json(path, {**read_json(path), **entries})
+        return folder
+
+    return copy

@@ -19,10 +19,14 @@ __all__ = ["FunctionTarget", "as_target"]
 
 
 class FunctionTarget(Target):
-    """log_density(x) of a function of one point; the function is part of the compilation's key."""
+    """log_density(x) of a function of one point.
+
+    A plain function is part of the compilation's key. A callable module (Equinox) stays a tree, whose arrays are
+    arguments of the compiled programs; a static field could not be hashed then.
+    """
 
     dim: int = eqx.field(static=True)
-    log_density_fn: Callable[[Array], Array] = eqx.field(static=True)
+    log_density_fn: Callable[[Array], Array]
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The function's value."""
@@ -30,7 +34,7 @@ class FunctionTarget(Target):
 
 
 def as_target(density: Any, dim: int | None = None) -> Any:
-    """The target of a function or object, after checking shape, dtype and differentiability.
+    """The target of a function or object, after checking shape, dtype, differentiability and batching.
 
     Args:
         density: a function of one point of shape (dim,), or an object with `dim` and `log_density`.
@@ -38,7 +42,8 @@ def as_target(density: Any, dim: int | None = None) -> Any:
 
     Raises:
         SettingsError: if `dim` is missing, not a positive integer, or contradicts the object.
-        DensityError: if the density does not map (dim,) float32 to one real number, raises, or has no gradient.
+        DensityError: if the density does not map (dim,) float32 to one real number, raises, has no gradient, or
+            cannot be batched by jax.vmap.
     """
     if isinstance(density, TargetLike):
         if dim is not None and dim != density.dim:
@@ -49,7 +54,8 @@ def as_target(density: Any, dim: int | None = None) -> Any:
         if dim is None:
             raise SettingsError("dim is missing: a plain function needs it, as in tp.fit(log_density, dim=2)")
         require_count("dim", dim)
-        target = FunctionTarget(dim, density)
+        # A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
+        target = FunctionTarget(dim, density if _is_hashable_or_tree(density) else density.__call__)
     else:
         raise DensityError(
             f"log_density is a {type(density).__name__}; it must be a function of one point, or an object with `dim` "
@@ -57,7 +63,12 @@ def as_target(density: Any, dim: int | None = None) -> Any:
         )
     _check_value(target)
     _check_gradient(target)
+    _check_batch(target)
     return target
+
+
+def _is_hashable_or_tree(density: Any) -> bool:
+    return isinstance(density, eqx.Module) or getattr(density, "__hash__", None) is not None
 
 
 def _check_value(target: Any) -> None:
@@ -66,8 +77,8 @@ def _check_value(target: Any) -> None:
         out = eqx.filter_eval_shape(target.log_density, point)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise DensityError(
-            "log_density is not traceable by JAX: it converts its argument to a NumPy array or a Python number; write it "
-            f"with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({_first_line(error)})"
+            "log_density is not traceable by JAX: it converts its argument to a NumPy array or a Python number; write "
+            f"it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({_first_line(error)})"
         ) from error
     except Exception as error:
         raise DensityError(
@@ -80,19 +91,34 @@ def _check_value(target: Any) -> None:
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         got = f"shape {shape} and dtype {dtype}" if shape is not None else f"a {type(out).__name__}"
         raise DensityError(
-            f"log_density returned {got} for one point of shape ({target.dim},); it must return one real number, of shape "
-            "() and a floating dtype: sum over coordinates, and do not batch"
+            f"log_density returned {got} for one point of shape ({target.dim},); it must return one real number, of "
+            "shape () and a floating dtype: sum over coordinates, and do not batch"
         )
+
+
+def _gradient(target: Any) -> Callable[[Array], Array]:
+    return jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
 
 
 def _check_gradient(target: Any) -> None:
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     try:
-        jax.eval_shape(lambda x: jax.grad(lambda y: jnp.asarray(target.log_density(y), jnp.float32))(x), point)
+        jax.eval_shape(_gradient(target), point)
     except Exception as error:
         raise DensityError(
             f"log_density has no gradient: jax.grad raised {type(error).__name__}: {_first_line(error)}; write it in "
             "differentiable JAX, or give it a gradient by jax.custom_vjp"
+        ) from error
+
+
+def _check_batch(target: Any) -> None:
+    points = jax.ShapeDtypeStruct((2, target.dim), jnp.float32)
+    try:
+        jax.eval_shape(jax.vmap(_gradient(target)), points)
+    except Exception as error:
+        raise DensityError(
+            f"log_density cannot be batched: jax.vmap raised {type(error).__name__}: {_first_line(error)}; a "
+            "jax.pure_callback needs a vmap_method, such as 'sequential'"
         ) from error
 
 

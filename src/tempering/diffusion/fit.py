@@ -94,7 +94,7 @@ def _train_step(key: Key, fit: _Fit, frozen: Denoiser, data: Dataset, rule: _Rul
         return _mean_loss(eqx.combine(params, frozen), keys, data, indices)
 
     loss, gradient = jax.value_and_grad(loss_of)(fit.params)
-    is_finite = jnp.isfinite(optax.global_norm(gradient))
+    is_finite = jnp.isfinite(optax.tree.norm(gradient))
     gradient = jax.tree.map(lambda leaf: jnp.where(is_finite, leaf, 0.0), gradient)
     with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
         updates, optimiser = _optimiser(rule.clip_norm).update(gradient, fit.optimiser, fit.params)
@@ -114,7 +114,10 @@ def _train_step(key: Key, fit: _Fit, frozen: Denoiser, data: Dataset, rule: _Rul
 
 
 def _check(key: Key, fit: _Fit, frozen: Denoiser, held_out: Dataset, rule: _Rule) -> tuple[_Fit, Array]:
-    """Held-out loss of the averaged weights with the same noise at every check; keep the best, stop after patience."""
+    """Held-out loss of the averaged weights with the same noise at every check; keep the best, stop after patience.
+
+    A loss that is not finite is never the best, and is counted: a held-out sample is then at fault, or the weights.
+    """
     indices = jnp.repeat(jnp.arange(held_out.position.shape[0]), _VALIDATION_DRAWS)
     keys = jax.random.split(key, indices.shape[0])
     loss = _mean_loss(eqx.combine(fit.average, frozen), keys, held_out, indices)
@@ -124,10 +127,11 @@ def _check(key: Key, fit: _Fit, frozen: Denoiser, held_out: Dataset, rule: _Rule
     best = jax.tree.map(lambda new, old: jnp.where(takes, new, old), fit.average, fit.best)
     num_worse = jnp.where(is_better, 0, fit.num_worse + 1)
     is_stopped = fit.is_stopped | (~keeps_last & (num_worse >= rule.patience))
+    num_nonfinite = fit.num_nonfinite + (~jnp.isfinite(loss) & ~fit.is_stopped).astype(jnp.int32)
     fit = eqx.tree_at(
-        lambda fit: (fit.best, fit.best_loss, fit.num_worse, fit.is_stopped),
+        lambda fit: (fit.best, fit.best_loss, fit.num_worse, fit.is_stopped, fit.num_nonfinite),
         fit,
-        (best, jnp.where(takes, loss, fit.best_loss), num_worse, is_stopped),
+        (best, jnp.where(takes, loss, fit.best_loss), num_worse, is_stopped, num_nonfinite),
     )
     return fit, loss
 

@@ -65,7 +65,17 @@ def heat(
         betas = one / temperature
         rules = Rules.of(target_acceptance, 1, int(state.step) + half, "even_odd")
         state, draws = run(
-            key_run, target, kernel, state, betas, rules, burn_in=half, num_draws=half // 2, thin=2, ledger=ledger, stage="pilot"
+            key_run,
+            target,
+            kernel,
+            state,
+            betas,
+            rules,
+            burn_in=half,
+            num_draws=half // 2,
+            thin=2,
+            ledger=ledger,
+            stage="pilot",
         )
         rhat = float(jnp.max(split_rhat(draws.position[0])))
         rhats.append((temperature, rhat))

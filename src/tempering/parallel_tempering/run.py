@@ -150,7 +150,13 @@ def _evaluate_starts(target, positions: Float[Array, "level chain dim"]) -> Chai
 
 
 def start(
-    key: Key, target, kernel: Kernel, positions: Float[Array, "level chain dim"], betas: Array, ledger: Ledger, stage: str
+    key: Key,
+    target,
+    kernel: Kernel,
+    positions: Float[Array, "level chain dim"],
+    betas: Array,
+    ledger: Ledger,
+    stage: str,
 ) -> tuple[TemperingState, int]:
     """Evaluate the starting points and set up the state: level x chain evaluations.
 
@@ -206,7 +212,9 @@ def _replace_bad(key: Key, chain: ChainState, is_good: Array) -> ChainState:
     choice = jax.random.categorical(key, logits[:, None, :], axis=-1, shape=is_good.shape)
     own = jnp.broadcast_to(jnp.arange(num_chains)[None, :], is_good.shape)
     column = jnp.where(is_good, own, choice)
-    row = jnp.where(is_good, jnp.arange(is_good.shape[0])[:, None] + jnp.zeros_like(own), source_level[:, None] + 0 * own)
+    row = jnp.where(
+        is_good, jnp.arange(is_good.shape[0])[:, None] + jnp.zeros_like(own), source_level[:, None] + 0 * own
+    )
     return jax.tree.map(lambda leaf: leaf[row, column], chain)
 
 

@@ -4,6 +4,7 @@ Only `config.json` must be there. A missing file leaves its part empty, so that 
 damaged one is refused.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,16 +57,17 @@ class RunContents:
         array = self.evaluation.get(f"{name}_log_density")
         return -array.astype(np.float64) if array is not None and array.ndim == 1 and array.size else None
 
-    def temperature_of(self, level: int) -> float | None:
-        """The temperature of a level, where it is on record."""
+    def temperature_of(self, level: int) -> int | float | None:
+        """The temperature of a level, or None where it is not on record."""
         return next((record.temperature for record in self.levels if record.level == level), None)
 
 
-def number_of(record: dict[str, Any], name: str) -> float | None:
+def number_of(record: dict[str, Any], name: str) -> int | float | None:
     """A finite number of a record read from JSON; None where there is none."""
     value = record.get(name)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def read_contents(folder: Path) -> RunContents:
@@ -77,14 +79,13 @@ def read_contents(folder: Path) -> RunContents:
     if not (folder / "config.json").is_file():
         raise RunFolderError(f"{folder} holds no config.json; give the folder of a run, such as `tempering run` makes")
     config = read_json(folder / "config.json").get("config") or {}
-    sampler = _json_or_nothing(folder / "sampler.json")
-    result = _json_or_nothing(folder / "result.json") or _unfinished(config, sampler)
+    result = _json_or_nothing(folder / "result.json") or _unfinished(folder, config)
     return RunContents(
         result=result,
         config=config,
         environment=_json_or_nothing(folder / "environment.json"),
         evaluation=read_arrays(folder / "evaluation.npz") if (folder / "evaluation.npz").is_file() else {},
-        levels=_level_records(result.get("levels") or sampler.get("levels") or []),
+        levels=_level_records(result.get("levels") or []),
         samples=_level_samples(folder / "levels"),
     )
 
@@ -93,12 +94,20 @@ def _json_or_nothing(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _unfinished(config: dict[str, Any], sampler: dict[str, Any]) -> dict[str, Any]:
-    """A result for a folder without one: what the configuration and a trained sampler tell."""
+def _unfinished(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """A result for a folder without one: what the configuration, and a trained sampler or the last part, tell."""
     known = {name: config.get(name) for name in ("name", "method", "seed", "target", "budget")}
-    state = "was trained but not evaluated" if sampler else "is not finished"
+    sampler = _json_or_nothing(folder / "sampler.json")
+    state = "was trained but not judged" if sampler else "is not finished"
     warning = f"this run {state}: there is no result.json; `tempering resume` goes on with it"
-    return {**known, **sampler, "warnings": [warning, *(sampler.get("warnings") or [])]}
+    return {**known, **(sampler or _last_note(folder / "levels")), "warnings": [warning, *sampler.get("warnings", [])]}
+
+
+def _last_note(folder: Path) -> dict[str, Any]:
+    """The account and the level records that the part finished last carries."""
+    parts = sorted(folder.glob("[0-9]*/*.npz"))  # within a level, buffer comes before model, as in the run
+    note = read_arrays(parts[-1]).get("note.json") if parts else None
+    return {} if note is None else json.loads(str(note))
 
 
 def _level_records(records: list[dict[str, Any]]) -> list[LevelRecord]:

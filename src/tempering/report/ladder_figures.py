@@ -9,9 +9,7 @@ from tempering.report.contents import RunContents
 from tempering.report.style import (
     DRAWS,
     FAINT,
-    INK,
     MUTED,
-    REFERENCE,
     SERIES,
     STAGE_COLOURS,
     coloured_words,
@@ -19,11 +17,14 @@ from tempering.report.style import (
     label_ends,
     render,
     temperature_axis,
+    temperature_text,
 )
 from tempering.report.tables import APART, stage_name
 
 __all__ = ["ladder_figure", "training_figure", "weights_figure"]
 
+MAX_LABELS = 10
+"""Bars that are all named; of more, every other, every third, ... is."""
 _RATES = (
     ("ess_fraction", "ESS, raw weights", SERIES[0], "-"),
     ("truncated_ess_fraction", "ESS, truncated", SERIES[1], "--"),
@@ -51,8 +52,11 @@ def ladder_figure(contents: RunContents) -> bytes | None:
     return render(10.4, 4.0, draw)
 
 
-def _curves(axes, contents: RunContents, series, highest: float) -> None:
-    """Plot each of `series` = (field of the record, name, colour, line style) that is on record, and name it."""
+def _curves(axes, contents: RunContents, series, highest: int | float, marks=()) -> None:
+    """Plot each of `series` = (field of the record, name, colour, line style) that is on record, and name it.
+
+    `marks` are further names for the right margin, as in `label_ends`.
+    """
     temperature_axis(axes, [record.temperature for record in contents.levels])
     ends = []
     for name, title, colour, line in series:
@@ -63,7 +67,7 @@ def _curves(axes, contents: RunContents, series, highest: float) -> None:
         axes.plot(x, y, line, color=colour, marker="o", ms=4.5, clip_on=False)
         ends.append((x[-1], y[-1], title, colour))
     axes.set_ylim(0, highest)
-    label_ends(axes, ends)
+    label_ends(axes, [*ends, *marks])
 
 
 def _cost_bars(contents: RunContents) -> list[tuple[str, dict[str, int]]]:
@@ -72,8 +76,8 @@ def _cost_bars(contents: RunContents) -> list[tuple[str, dict[str, int]]]:
     spent = {stage: sum(record.evaluations.get(stage, 0) for record in contents.levels) for stage in points}
     rest = {stage: n - spent[stage] for stage, n in points.items() if stage not in APART and n > spent[stage]}
     before = [("pilot", {"pilot": rest.pop("pilot")})] if "pilot" in rest else []
-    bars = [(f"{record.temperature:.3g}", dict(record.evaluations)) for record in contents.levels]
-    after = [("final" if stage == "final_weights" else stage_name(stage), {stage: n}) for stage, n in rest.items()]
+    bars = [(temperature_text(record.temperature), dict(record.evaluations)) for record in contents.levels]
+    after = [(stage_name(stage).replace(" ", "\n"), {stage: n}) for stage, n in rest.items()]
     return before + bars + after
 
 
@@ -91,9 +95,10 @@ def _stack(axes, bars: list[tuple[str, dict[str, int]]]) -> None:
         axes.bar(range(len(bars)), heights, bottom=bottom, color=colour, width=0.72)
         bottom += heights
         words.append((f"{stage_name(stage)}  {int(heights.sum()):,}", darker(colour)))
-    axes.set_xticks(range(len(bars)), [label for label, _ in bars])
-    crowded = len(bars) > 12
-    axes.tick_params(axis="x", length=0, labelrotation=60 if crowded else 0, labelsize=8 if len(bars) > 9 else 9)
+    labels = [label for label, _ in bars]
+    ticks = range(len(bars) - 1, -1, -1 - len(bars) // MAX_LABELS)
+    axes.set_xticks(ticks, [labels[index] for index in ticks])
+    axes.tick_params(axis="x", length=0, labelsize=8.5)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     axes.set_ylim(0, 1.02 * max(bottom.max(initial=0.0), 1.0))
     axes.grid(axis="y")
@@ -122,15 +127,15 @@ def training_figure(contents: RunContents) -> bytes | None:
         axes = figure.subplots()
         axes.axhline(1.0, color=MUTED, lw=1.0, ls=":")
         axes.grid(axis="y")
-        _curves(axes, contents, _LOSSES, highest=1.12 * max(1.0, *losses))
+        mark = (contents.levels[-1].temperature, 1.0, "best linear", MUTED)
+        _curves(axes, contents, _LOSSES, highest=1.12 * max(1.0, *losses), marks=[mark])
         axes.set_ylabel("loss / best linear loss")
-        axes.text(0.01, 1.01, "best linear denoiser", color=MUTED, va="bottom", transform=axes.get_yaxis_transform())
 
     return render(7.6, 3.6, draw)
 
 
 def weights_figure(contents: RunContents) -> bytes | None:
-    """The final model's raw weights by rank on logarithmic axes: a long straight tail means few draws carry the mean."""
+    """The final model's raw weights by rank, on logarithmic axes: a steep head means that few draws decide."""
     log_weights = contents.evaluation.get("log_weights")
     if log_weights is None or log_weights.ndim != 1:
         return None
@@ -142,23 +147,22 @@ def weights_figure(contents: RunContents) -> bytes | None:
     shares = weights / weights.sum()
     ess = 1.0 / np.sum(shares**2)
 
+    title = f"ESS {ess:,.0f} of {num:,}, or {ess / num:.1%};  largest weight {shares[0]:.2%} of the sum;  "
+    title += f"largest hundredth {shares[: max(1, num // 100)].sum():.1%}"
+    if num_zero:
+        title += f"\n{num_zero:,} weights are zero or undefined"
+
     def draw(figure) -> None:
         axes = figure.subplots()
+        axes.set_title(title, fontsize=9.5)
         axes.axhline(1.0, color=MUTED, lw=1.0, ls=":")
         rank = np.arange(1, len(shares) + 1)
         axes.plot(rank, num * shares, color=DRAWS)
         axes.plot(rank[:1], num * shares[:1], "o", color=DRAWS, ms=5)
         axes.set(xscale="log", yscale="log", xlabel="rank of the draw", ylabel="weight / mean weight", xlim=(0.9, num))
-        axes.set_ylim(bottom=max(1e-6, 0.5 * num * shares[-1]), top=4 * max(num * shares[0], 2.0))
+        # The head is what matters; the smallest weights may be smaller than any axis.
+        axes.set_ylim(bottom=min(max(1e-3, 0.5 * num * shares[-1]), 0.05), top=max(2 * num * shares[0], 20.0))
         axes.grid(color=FAINT)
-        words = [
-            (f"ESS {ess:,.0f} of {num:,}, or {ess / num:.1%}", INK),
-            (f"the largest weight holds {shares[0]:.2%} of the sum", INK),
-            (f"the largest 1 % hold {shares[: max(1, num // 100)].sum():.1%}", INK),
-        ]
-        if num_zero:
-            words.append((f"{num_zero:,} draws with weight zero or undefined", REFERENCE))
-        coloured_words(axes, words, 0.03, 0.36, 0.085, align="left")
-        axes.text(0.03, 0.9, "equal weights", color=MUTED, va="top", transform=axes.get_yaxis_transform())
+        axes.text(0.01, 0.85, "equal weights", color=MUTED, va="top", transform=axes.get_yaxis_transform())
 
     return render(7.6, 3.8, draw)

@@ -24,6 +24,11 @@ def _chosen(contents: RunContents) -> list[int]:
     return [levels[index] for index in np.unique(np.linspace(0, len(levels) - 1, MAX_LEVELS).round().astype(int))]
 
 
+def _label(contents: RunContents, level: int) -> str:
+    temperature = contents.temperature_of(level)
+    return f"level {level}" if temperature is None else f"T = {temperature_text(temperature)}"
+
+
 def levels_figure(contents: RunContents) -> bytes | None:
     """Samples by level: scatter plots in two dimensions, the distribution of the first coordinate otherwise."""
     levels = _chosen(contents)
@@ -31,7 +36,8 @@ def levels_figure(contents: RunContents) -> bytes | None:
         return None
     if contents.samples[levels[0]].position.shape[1] == 2:
         return _scatter_figure(contents, levels)
-    return _ridge_figure(contents, levels, [contents.samples[level].position[:, 0] for level in levels], "$x_0$")
+    values = [contents.samples[level].position[:, 0] for level in levels]
+    return _ridge_figure(contents, levels, values, window(values), "$x_0$")
 
 
 def level_energies_figure(contents: RunContents) -> bytes | None:
@@ -40,7 +46,8 @@ def level_energies_figure(contents: RunContents) -> bytes | None:
     if not levels:
         return None
     energies = [-contents.samples[level].log_density.astype(np.float64) for level in levels]
-    return _ridge_figure(contents, levels, energies, "energy, −log density at T = 1")
+    limits = window(energies, tail=0.01, fence=8.0)
+    return _ridge_figure(contents, levels, energies, limits, "energy, −log density at T = 1")
 
 
 def _scatter_figure(contents: RunContents, levels: list[int]) -> bytes:
@@ -58,7 +65,7 @@ def _scatter_figure(contents: RunContents, levels: list[int]) -> bytes:
             shown = show_some(points, NUM_SHOWN)
             axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.6, alpha=0.6, mew=0)
             axes.set(xlim=limits[0], ylim=limits[1], aspect="equal")
-            axes.set_title(temperature_text(contents.temperature_of(level)), color=colour, fontweight="bold")
+            axes.set_title(_label(contents, level), color=colour, fontweight="bold")
             axes.tick_params(labelsize=8, color=FAINT)
             for spine in axes.spines.values():
                 spine.set(visible=True, color=FAINT)
@@ -69,9 +76,10 @@ def _scatter_figure(contents: RunContents, levels: list[int]) -> bytes:
     return render(width if num_columns > 2 else 4.0 * num_columns, height if num_columns > 2 else 4.2, draw)
 
 
-def _ridge_figure(contents: RunContents, levels: list[int], values: list[np.ndarray], label: str) -> bytes:
-    """One histogram a level, hottest at the top, each scaled to the same height."""
-    limits = window([value for value in values], tail=0.01)
+def _ridge_figure(
+    contents: RunContents, levels: list[int], values: list[np.ndarray], limits: tuple[float, float], label: str
+) -> bytes:
+    """One histogram a level, hottest at the top, each scaled to the same height; what lies outside is written."""
     edges = np.linspace(*limits, _NUM_BINS + 1)
     colours = level_colours(len(levels))
 
@@ -84,8 +92,11 @@ def _ridge_figure(contents: RunContents, levels: list[int], values: list[np.ndar
             axes.stairs(shape, edges, baseline=base, fill=True, color=colour, alpha=0.75, lw=0)
             axes.stairs(shape, edges, color=colour, lw=1.0, baseline=None)
             axes.axhline(base, color=FAINT, lw=0.6, zorder=0)
-            axes.text(-0.012, base + 0.12, temperature_text(contents.temperature_of(level)), color=colour,
-                      ha="right", transform=axes.get_yaxis_transform())  # fmt: skip
+            beside = {"transform": axes.get_yaxis_transform(), "ha": "right"}
+            axes.text(-0.012, base + 0.12, _label(contents, level), color=colour, **beside)
+            outside = 1.0 - counts.sum() / len(value)
+            if outside >= 0.01:
+                axes.text(0.995, base + 0.12, f"{outside:.0%} outside", color=MUTED, fontsize=8, **beside)
         axes.set(xlim=limits, yticks=[], xlabel=label, ylim=(-0.02, len(levels)))
         axes.spines["left"].set_visible(False)
         axes.spines["bottom"].set_color(MUTED)

@@ -17,13 +17,22 @@ from tempering.report.tables import cost_rows, ledger_rows, quality_rows
 __all__ = ["page"]
 
 _CAPTIONS = {
-    "samples": ("Samples against the target", "The sampler's draws beside reference samples; grey is the target's density, on a log scale."),
+    "samples": (
+        "Samples against the target",
+        "The sampler's draws beside reference samples; grey is the target's density, on a log scale.",
+    ),
     "energy": ("Energies", "Bins as in energy_tvd. Energies are blind to where a sample lies, but see how deep."),
-    "weights": ("Tail of the weights", "Raw weights of the final model by rank. Flat is good; a steep head means few draws decide."),
+    "weights": (
+        "Tail of the weights",
+        "Raw weights of the final model by rank. Flat is good; a steep head means that few draws decide.",
+    ),
     "ladder": ("The ladder", "Quality of the weights, moves of the chains, and cost, from the hottest level to T = 1."),
     "levels": ("Samples by level", "The samples kept at each level, on which its denoiser was trained."),
     "level_energies": ("Energies by level", "Neighbouring levels must overlap for weights and swaps to work."),
-    "training": ("Training", "The dotted line is the best linear denoiser: 1 means nothing beyond mean and covariance was learned."),
+    "training": (
+        "Training",
+        "In units of the best linear denoiser's loss: at 1, nothing beyond mean and covariance was learned.",
+    ),
 }
 _PAIRS_CAPTION = "Pairs of coordinates. Colour: the sampler's draws. Contours and filled marginals: reference samples."
 _CONTENT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -42,11 +51,10 @@ def page(contents: RunContents, figures: dict[str, bytes]) -> str:
         _warnings(result),
         _summary(result),
         _quality(result),
-        *(_figure(name, figures[name], contents) for name in ("samples", "energy", "weights") if name in figures),
-        *(_figure(name, figures[name], contents) for name in ("ladder",) if name in figures),
+        *_figures(contents, figures, "samples", "energy", "weights", "ladder"),
         _levels(contents),
         _ledger(result),
-        *(_figure(name, figures[name], contents) for name in ("levels", "level_energies", "training") if name in figures),
+        *_figures(contents, figures, "levels", "level_energies", "training"),
         _details("Configuration", contents.config),
         _details("Environment", contents.environment),
     ]
@@ -99,18 +107,19 @@ def _quality(result: dict[str, Any]) -> str:
     rows = quality_rows(result)
     if not rows:
         return ""
+    head = "".join(f"<th scope=col>{title}</th>" for title in ("metric", "value", "floor", "vs floor", "", "N"))
     body = "".join(
-        f"<tr{' class=failed' if row.failure else ''}><th scope=row>{escape(row.name)}</th><td>{escape(row.value)}</td>"
-        f"<td>{escape(row.floor)}</td><td>{escape(row.ratio_text)}</td><td>{_bar(row.ratio)}</td><td>{escape(row.num_samples)}</td>"
-        f"<td class=words>{escape(row.description)}</td></tr>"
+        f"<tr{' class=failed' if row.failure else ''}>"
+        f"<th scope=row>{escape(row.name)}</th><td>{escape(row.value)}</td><td>{escape(row.floor)}</td>"
+        f"<td>{escape(row.versus)}</td><td>{_bar(row.ratio)}</td><td>{escape(row.num_samples)}</td>"
+        f"<td class=words>{escape(row.description)}</td></tr>\n"
         for row in rows
     )
     return (
-        "<section>\n<h2>Quality against the floor</h2>\n"
-        "<p>The floor is what exact or reference samples score in the sampler's place at the same N: 1× cannot be beaten, "
-        "other than by chance.</p>\n<div class=wide><table>\n<thead><tr><th scope=col>metric</th><th scope=col>value</th>"
-        "<th scope=col>floor</th><th scope=col>ratio</th><td></td><th scope=col>N</th><th scope=col class=words>what it is</th></tr>"
-        f"</thead>\n<tbody>{body}</tbody>\n</table></div>\n</section>"
+        "<section>\n<h2>Quality against the floor</h2>\n<p>The floor is what exact or reference samples score in the "
+        "sampler's place at the same N: 1× cannot be beaten, other than by chance.</p>\n<div class=wide><table>\n"
+        f"<thead><tr>{head}<th scope=col class=words>what it is</th></tr></thead>\n"
+        f"<tbody>\n{body}</tbody>\n</table></div>\n</section>"
     )
 
 
@@ -122,13 +131,17 @@ def _bar(ratio: float | None) -> str:
     return f'<span class=bar aria-hidden="true"><span style="width:{100 * width:.0f}%"></span></span>'
 
 
+def _figures(contents: RunContents, figures: dict[str, bytes], *names: str) -> list[str]:
+    return [_figure(name, figures[name], contents) for name in names if name in figures]
+
+
 def _figure(name: str, picture: bytes, contents: RunContents) -> str:
     title, caption = _CAPTIONS[name]
     if name == "samples" and contents.result.get("dim") != 2:
         caption = _PAIRS_CAPTION
     data = base64.b64encode(picture).decode()
     return (
-        f"<section>\n<h2>{escape(title)}</h2>\n<figure><img alt=\"{escape(f'{title}. {caption}')}\" "
+        f'<section>\n<h2>{escape(title)}</h2>\n<figure><img alt="{escape(f"{title}. {caption}")}" '
         f'src="data:image/png;base64,{data}">\n<figcaption>{escape(caption)}</figcaption></figure>\n</section>'
     )
 
@@ -136,11 +149,11 @@ def _figure(name: str, picture: bytes, contents: RunContents) -> str:
 def _table(rows: Sequence[Sequence[str]], total: str | None = None) -> str:
     """A table of numbers; the first row is its head, the first column names the rows, `total` the one to stress."""
     head = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join(
-        f"<tr{' class=total' if row[0] == total else ''}><th scope=row>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
-        for row in rows[1:]
-    )
-    return f"<div class=wide><table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>"
+    body = ""
+    for name, *cells in rows[1:]:
+        numbers = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        body += f"<tr{' class=total' if name == total else ''}><th scope=row>{escape(name)}</th>{numbers}</tr>\n"
+    return f"<div class=wide><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>"
 
 
 def _levels(contents: RunContents) -> str:
@@ -154,15 +167,19 @@ def _ledger(result: dict[str, Any]) -> str:
     if not rows:
         return ""
     table = _table([("stage", "evaluations", "share", "without gradient"), *rows], total="fitting")
-    return f"<section>\n<h2>Ledger</h2>\n<p>Target evaluations, counted in points; a value with its gradient counts once.</p>\n{table}\n</section>"
+    about = "Target evaluations, counted in points; a value with its gradient counts once."
+    return f"<section>\n<h2>Ledger</h2>\n<p>{about}</p>\n{table}\n</section>"
 
 
 def _details(title: str, record: dict[str, Any]) -> str:
     """A record by path, as `--set` takes it, folded away."""
     if not record:
         return ""
-    rows = "".join(f"<tr><th scope=row>{escape(path)}</th><td>{escape(value)}</td></tr>" for path, value in _flat(record))
-    return f"<details>\n<summary>{escape(title)}</summary>\n<div class=wide><table class=settings><tbody>{rows}</tbody></table></div>\n</details>"
+    rows = "".join(
+        f"<tr><th scope=row>{escape(path)}</th><td>{escape(value)}</td></tr>\n" for path, value in _flat(record)
+    )
+    table = f"<table class=settings><tbody>\n{rows}</tbody></table>"
+    return f"<details>\n<summary>{escape(title)}</summary>\n<div class=wide>{table}</div>\n</details>"
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

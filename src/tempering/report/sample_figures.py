@@ -34,17 +34,19 @@ _MASSES = (0.95, 0.5)
 def samples_figure(contents: RunContents) -> bytes | None:
     """The draws against the target: over its contours in two dimensions, by pairs of coordinates otherwise."""
     draws, reference = contents.points("draws"), contents.points("reference")
-    if draws is None and reference is None:
+    shown = draws if draws is not None else reference
+    if shown is None:
         return None
-    dim = (draws if draws is not None else reference).shape[1]
+    dim = shown.shape[1]
     return _plane_figure(contents, draws, reference) if dim == 2 else _pairs_figure(draws, reference, dim)
 
 
 def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np.ndarray | None) -> bytes:
     named = (("Draws of the sampler", draws, DRAWS), ("Reference samples", reference, REFERENCE))
     panels = [(title, points, colour) for title, points, colour in named if points is not None]
-    grid = [contents.evaluation.get(name) for name in ("grid_x", "grid_y", "grid_log_density")]
-    has_grid = all(part is not None for part in grid)
+    names = ("grid_x", "grid_y", "grid_log_density")
+    grid = [contents.evaluation[name] for name in names if name in contents.evaluation]
+    has_grid = len(grid) == len(names)
     if has_grid:
         limits = [(float(part.min()), float(part.max())) for part in grid[:2]]
     else:
@@ -122,7 +124,7 @@ def _pairs_figure(draws: np.ndarray | None, reference: np.ndarray | None, dim: i
 
 
 def _marginal(axes, draws: np.ndarray | None, reference: np.ndarray | None, axis: int, limits) -> None:
-    bins = np.linspace(*limits, 81)
+    bins = np.linspace(limits[0], limits[1], 81)
     if reference is not None:
         axes.stairs(*_density(reference[:, axis], bins), fill=True, color=REFERENCE, alpha=0.35, lw=0)
     if draws is not None:
@@ -141,7 +143,7 @@ def _pair(axes, draws: np.ndarray | None, reference: np.ndarray | None, pair: tu
     from matplotlib.colors import LinearSegmentedColormap
     from scipy.ndimage import gaussian_filter
 
-    edges = [np.linspace(*limit, 61) for limit in limits]
+    edges = [np.linspace(low, high, 61) for low, high in limits]
     if draws is not None:
         counts = _counts(draws, pair, edges)
         blues = LinearSegmentedColormap.from_list("draws", ["#ffffff", "#9ecae8", DRAWS, "#00344f"])
@@ -186,25 +188,24 @@ def energy_figure(contents: RunContents) -> bytes | None:
     draws, reference = contents.energies("draws"), contents.energies("reference")
     if draws is None:
         return None
-    if reference is not None and not np.all(np.isfinite(reference)):
-        reference = reference[np.isfinite(reference)]
-    has_reference = reference is not None and len(reference) > 0
-    if has_reference:
-        reference_counts, edges = np.histogram(reference, NUM_BINS)
+    if reference is None:
+        edges = np.linspace(*window([draws], tail=0.005, fence=8.0), num=NUM_BINS + 1)
+        q = None
     else:
-        reference_counts, edges = None, np.linspace(*window([draws], tail=0.005), NUM_BINS + 1)
+        reference = reference[np.isfinite(reference)]
+        reference_counts, edges = np.histogram(reference, NUM_BINS)
+        q = reference_counts / max(len(reference), 1)
     counts, _ = np.histogram(draws[np.isfinite(draws)], edges)
     p = counts / len(draws)
 
     def draw(figure) -> None:
-        heights = [3, 1] if has_reference else [1]
+        heights = [1] if q is None else [3, 1]
         column = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         words = [(f"draws of the sampler, {len(draws):,}", DRAWS)]
-        if has_reference:
-            q = reference_counts / len(reference)
+        if q is not None and reference is not None:
             column[0].stairs(100 * q, edges, fill=True, color=REFERENCE, alpha=0.4, lw=0)
             words.append((f"reference samples, {len(reference):,}", REFERENCE))
-            _gap(column[1], p, q, edges, len(draws), len(reference))
+            _gap(column[1], p, q, edges, len(draws), max(len(reference), 1))
         column[0].stairs(100 * p, edges, color=DRAWS, lw=1.2)
         words.append((_share_outside(draws, edges), INK))
         coloured_words(column[0], words, 0.99, 0.97, 0.085)
@@ -212,7 +213,7 @@ def energy_figure(contents: RunContents) -> bytes | None:
         column[0].set_ylim(bottom=0)
         column[-1].set_xlabel("energy, −log density")
 
-    return render(9.6, 4.6 if has_reference else 3.6, draw)
+    return render(9.6, 3.6 if q is None else 4.6, draw)
 
 
 def _gap(axes, p: np.ndarray, q: np.ndarray, edges: np.ndarray, num: int, num_reference: int) -> None:

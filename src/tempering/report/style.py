@@ -106,23 +106,30 @@ def show_some(points: np.ndarray, num: int) -> np.ndarray:
     return points[::stride]
 
 
-def window(values: Sequence[np.ndarray], tail: float = 0.002, margin: float = 0.06) -> tuple[float, float]:
-    """An axis range that holds all but `tail` of the finite values at each end, with a margin."""
+def window(
+    values: Sequence[np.ndarray], tail: float = 0.002, margin: float = 0.06, fence: float | None = None
+) -> tuple[float, float]:
+    """An axis range that holds all but `tail` of the finite values at each end, with a margin.
+
+    `fence` bounds it to so many interquartile ranges beyond the quartiles: for energies, which can be astronomical.
+    """
     finite = np.concatenate([np.asarray(part, np.float64).ravel() for part in values])
     finite = finite[np.isfinite(finite)]
     if finite.size == 0:
         return 0.0, 1.0
-    low, high = np.quantile(finite, [tail, 1 - tail])
+    low, first, third, high = np.quantile(finite, [tail, 0.25, 0.75, 1 - tail])
+    if fence is not None:
+        low, high = max(low, first - fence * (third - first)), min(high, third + fence * (third - first))
     pad = margin * (high - low) or max(1e-6, 0.05 * abs(low))
     return float(low - pad), float(high + pad)
 
 
-def temperature_text(temperature: float | None) -> str:
-    """A temperature as a label."""
-    return "T unknown" if temperature is None else f"T = {temperature:.3g}"
+def temperature_text(temperature: int | float) -> str:
+    """A temperature as a label, never in powers of ten."""
+    return f"{temperature:,.0f}" if temperature >= 999.5 else f"{temperature:.3g}"
 
 
-def temperature_axis(axes, temperatures: Sequence[float]) -> None:
+def temperature_axis(axes, temperatures: Sequence[int | float]) -> None:
     """A logarithmic temperature axis that runs as the method does: hot on the left, T = 1 on the right."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -130,44 +137,48 @@ def temperature_axis(axes, temperatures: Sequence[float]) -> None:
     low, high = min(temperatures), max(temperatures)
     room = (high / low) ** 0.04 if high > low else 1.5
     axes.set_xlim(high * room, low / room)
-    ticks = [temperatures[0]]
-    for temperature in temperatures[1:]:
-        # Labels closer than 6 % of the axis would run into each other.
-        if abs(np.log(ticks[-1] / temperature)) > 0.06 * np.log(max(high / low, 1.01)):
+    ticks = [temperatures[-1]]
+    for temperature in reversed(temperatures):
+        # Labels closer than 12 % of the axis would run into each other.
+        if abs(np.log(temperature / ticks[-1])) > 0.12 * np.log(max(high / low, 1.01)):
             ticks.append(temperature)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: temperature_text(value)))
     axes.set_xlabel("temperature, hot to cold")
 
 
 def label_ends(axes, ends: Sequence[tuple[float, float, str, str]], gap: float = 0.065) -> None:
-    """Write the names of curves to the right of the axes, at the height of their last points, without overlap.
+    """Name curves where they end: in the right margin, without overlap, or beside the last point of a shorter one.
 
     Args:
         ends: for each curve its last x and y, its name and its colour.
-        gap: least distance between two names, in heights of the axes.
+        gap: least distance between two names in the margin, in heights of the axes.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    wanted = sorted((float(to_axes.transform((x, y))[1]), name, colour) for x, y, name, colour in ends)
-    heights: list[float] = []
-    for height, _, _ in wanted:
-        heights.append(max(height, heights[-1] + gap) if heights else height)
-    excess = max(0.0, heights[-1] - 1.0) if heights else 0.0
-    for height, (_, name, colour) in zip(heights, wanted, strict=True):
-        axes.annotate(
-            name,
-            (1.0, height - excess),
-            xycoords="axes fraction",
-            xytext=(7, 0),
-            textcoords="offset points",
-            color=darker(colour),
-            va="center",
-            annotation_clip=False,
-        )
+    style = {"textcoords": "offset points", "xytext": (7, 0), "va": "center", "annotation_clip": False}
+    last = max((to_axes.transform((x, y))[0] for x, y, _, _ in ends), default=0.0)
+    margin = []
+    for x, y, name, colour in ends:
+        across, height = to_axes.transform((x, y))
+        if across < last - 0.01:
+            axes.annotate(name, (x, y), color=darker(colour), **style)
+        else:
+            margin.append((float(height), name, colour))
+    margin.sort()
+    wanted = np.array([height for height, _, _ in margin])
+    steps = gap * np.arange(len(margin))
+    # Pushed apart upwards and downwards, and the mean of the two: least far from where they belong.
+    up = np.maximum.accumulate(wanted - steps) + steps
+    down = np.minimum.accumulate((wanted - steps)[::-1])[::-1] + steps
+    for height, (_, name, colour) in zip((up + down) / 2, margin, strict=True):
+        axes.annotate(name, (1.0, height), xycoords="axes fraction", color=darker(colour), **style)
 
 
-def coloured_words(axes, words: Sequence[tuple[str, str]], x: float, y: float, step: float, align: str = "right") -> None:
-    """Lines of text, each in the colour of what it names: a legend without boxes. `x`, `y`, `step` are axes fractions."""
+def coloured_words(axes, words: Sequence[tuple[str, str]], x: float, y: float, step: float) -> None:
+    """Lines of text that end at `x`, each in the colour of what it names: a legend without boxes.
+
+    `x`, `y` and the distance `step` of two lines are fractions of the axes.
+    """
     for row, (text, colour) in enumerate(words):
-        axes.text(x, y - row * step, text, color=colour, ha=align, va="top", transform=axes.transAxes)
+        axes.text(x, y - row * step, text, color=colour, ha="right", va="top", transform=axes.transAxes)

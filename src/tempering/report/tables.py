@@ -30,29 +30,30 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class QualityRow:
-    """One metric as text. `ratio` is value / floor, None where that means nothing; `failure` is why there is no value."""
+    """One metric as text.
+
+    `ratio` is value / floor, None where that means nothing; `versus` says the ratio, or the difference where larger is
+    better; `failure` is why there is no value.
+    """
 
     name: str
     value: str
     floor: str
+    versus: str
     ratio: float | None
     num_samples: str
     description: str
     failure: str | None = None
 
-    @property
-    def ratio_text(self) -> str:
-        """The ratio with a times sign."""
-        return DASH if self.ratio is None else f"{self.ratio:.2f}×" if self.ratio < 100 else f"{self.ratio:,.0f}×"
 
-
-def number_text(value: float | None, digits: int = 4) -> str:
-    """A number for people: `digits` significant ones, whole numbers with separators, a dash for none."""
+def number_text(value: int | float | None, digits: int = 4) -> str:
+    """A number for people: `digits` significant ones, large or whole numbers with separators, a dash for none."""
     if value is None:
         return DASH
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return f"{value:.{digits}g}"
+    is_whole = float(value).is_integer()
+    if abs(value) < 1e15 and (is_whole or abs(value) >= 10**digits):
+        return f"{value:,.0f}"
+    return f"{value:#.{digits}g}"
 
 
 def stage_name(stage: str) -> str:
@@ -67,8 +68,13 @@ def quality_rows(result: dict[str, Any]) -> list[QualityRow]:
 
 def _quality_row(name: str, metric: dict[str, Any]) -> QualityRow:
     value, floor = number_of(metric, "value"), number_of(metric, "floor")
-    # A floor that can be zero or negative (a count, an unbiased estimate of zero) is no unit to measure in.
-    is_comparable = value is not None and floor is not None and floor > 0 and metric.get("smaller_is_better", True)
+    ratio, versus = None, DASH
+    if value is not None and floor is not None:
+        if not metric.get("smaller_is_better", True):
+            versus = f"{value - floor:+.3g}"
+        elif floor > 0:  # one that is zero or negative (a count, an unbiased estimate of zero) is no unit to measure in
+            ratio = value / floor
+            versus = f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
     reason = metric.get("failure") or metric.get("note")
     note = metric.get("note") or metric.get("floor_failure")
     description = str(metric.get("description") or "")
@@ -81,7 +87,8 @@ def _quality_row(name: str, metric: dict[str, Any]) -> QualityRow:
         name=name,
         value="failed" if value is None else number_text(value),
         floor=number_text(floor),
-        ratio=value / floor if is_comparable else None,
+        versus=versus,
+        ratio=ratio,
         num_samples=number_text(number_of(metric, "num_samples") or number_of(metric, "num")),
         description=description.strip(),
         failure=str(reason or "no finite value") if value is None else None,
@@ -92,9 +99,11 @@ def cost_rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The summary of a run: what, how much, and a remark."""
     budget, seconds = number_of(result, "budget"), number_of(result, "wall_seconds")
     evaluations = number_of(result, "evaluations")
+    if evaluations is None and result.get("ledger"):
+        evaluations = sum(_fitting(result["ledger"]).values())
     rows = [("evaluations", number_text(evaluations), "" if budget is None else f"of a budget of {budget:,}")]
     ess = number_of(result, "ess_fraction")
-    rows.append(("ESS", DASH if ess is None else f"{ess:.1%}", "of the final model's raw weights"))
+    rows.append(("ESS", DASH, "") if ess is None else ("ESS", f"{ess:.1%}", "of the final model's raw weights"))
     rows.append(("log Z", *_log_z_text(result)))
     rows.append(("wall time", DASH if seconds is None else duration_text(seconds), str(result.get("device") or "")))
     return rows
@@ -112,11 +121,15 @@ def _log_z_text(result: dict[str, Any]) -> tuple[str, str]:
     return text, f"exact {exact:.3f}; off by {gap:+.3f}{sigmas}"
 
 
+def _fitting(ledger: dict[str, Any]) -> dict[str, int]:
+    """The stages that fitting pays for."""
+    return {stage: count for stage, count in (ledger.get("points") or {}).items() if stage not in APART}
+
+
 def ledger_rows(result: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Stage, evaluations, their share of fitting, and how many asked for no gradient; the sum of fitting last."""
     ledger = result.get("ledger") or {}
-    points, value_only = ledger.get("points") or {}, ledger.get("value_only") or {}
-    fitting = {stage: count for stage, count in points.items() if stage not in APART}
+    points, value_only, fitting = ledger.get("points") or {}, ledger.get("value_only") or {}, _fitting(ledger)
     total = sum(fitting.values())
     rows = [
         (stage_name(stage), f"{count:,}", f"{count / max(total, 1):.1%}", number_text(value_only.get(stage, 0)))
@@ -127,7 +140,8 @@ def ledger_rows(result: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         rows.append(("fitting", f"{total:,}", "100.0%", number_text(without_gradient)))
     for stage in APART:
         if stage in points:
-            rows.append((f"{stage_name(stage)} (apart)", f"{points[stage]:,}", DASH, number_text(value_only.get(stage, 0))))
+            without_gradient = number_text(value_only.get(stage, 0))
+            rows.append((f"{stage_name(stage)} (apart)", f"{points[stage]:,}", DASH, without_gradient))
     return rows
 
 
@@ -143,29 +157,30 @@ def quality_table(result: dict[str, Any]) -> Table:
     from rich.markup import escape
 
     table = Table(title=escape(_title(result)), title_justify="left", title_style="bold", caption_justify="left")
-    for title in ("metric", "value", "floor", "× floor", "N"):
+    for title in ("metric", "value", "floor", "vs floor", "N"):
         table.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
     for row in quality_rows(result):
         style = "bold red" if row.failure else None
-        table.add_row(escape(row.name), row.value, row.floor, row.ratio_text, row.num_samples, style=style)
+        table.add_row(escape(row.name), row.value, row.floor, row.versus, row.num_samples, style=style)
     table.caption = escape("\n".join(_remarks(result)))
     return table
 
 
 def quality_lines(result: dict[str, Any]) -> list[str]:
     """The same as plain text, one line a metric."""
-    header = ("metric", "value", "floor", "x floor", "N")
-    rows = [(r.name, r.value, r.floor, r.ratio_text.replace("×", ""), r.num_samples) for r in quality_rows(result)]
+    header = ("metric", "value", "floor", "vs floor", "N")
+    rows = [(r.name, r.value, r.floor, r.versus, r.num_samples) for r in quality_rows(result)]
     lines = [_title(result)]
     if rows:
         widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-        for row in [header, *rows]:
-            lines.append("  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]))
+        for name, *cells in [header, *rows]:
+            numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join([name.ljust(widths[0]), *numbers]))
     return lines + _remarks(result)
 
 
 def _remarks(result: dict[str, Any]) -> list[str]:
     """Cost, failures and warnings, a line each."""
-    lines = [" ".join(filter(None, (name, value, f"({remark})" if remark else ""))) for name, value, remark in cost_rows(result)]
+    lines = [f"{name} {value}" + (f" ({remark})" if remark else "") for name, value, remark in cost_rows(result)]
     lines += [f"failed: {row.name}: {row.failure}" for row in quality_rows(result) if row.failure]
     return lines + [f"warning: {warning}" for warning in result.get("warnings") or []]

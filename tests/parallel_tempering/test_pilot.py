@@ -1,0 +1,97 @@
+"""The pilot: it heats until the chains mix and no further, and spends what it says."""
+
+import jax
+import numpy as np
+import pytest
+
+from support.counting import CountingTarget, counting_target
+from support.random_checks import assert_fraction
+from tempering.errors import BudgetError
+from tempering.kernels import MALA
+from tempering.ledger import Ledger
+from tempering.parallel_tempering import heat
+from tempering.parallel_tempering.pilot import planned_evaluations
+from tempering.settings import Pilot
+from tempering.targets import GaussianMixture
+
+PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12)
+KERNEL = MALA()
+_, COUNTER = counting_target(GaussianMixture([[0.0, 0.0]], 1.0))
+
+
+def _two_modes(distance: float) -> CountingTarget:
+    """Two unit normals; at distance 0 they are one Gaussian, in the same compilation."""
+    return CountingTarget(GaussianMixture([[1.0, -2.0], [1.0 + distance, -2.0]], 1.0), 2, COUNTER)
+
+
+def _heat(target: CountingTarget, pilot: Pilot = PILOT, ledger: Ledger | None = None):
+    """The pilot's result, its ledger and what it told, from starts spread over both modes."""
+    COUNTER.reset()
+    positions = target.inner.sample(jax.random.key(90), pilot.num_chains)
+    ledger, told = ledger or Ledger(), []
+    arguments = jax.random.key(91), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, ledger
+    return heat(*arguments, on_round=lambda *values: told.append(values)), ledger, told
+
+
+def _check_spent(result, ledger: Ledger, pilot: Pilot) -> None:
+    """The ledger holds what was really evaluated, which is what the rounds come to."""
+    steps = 4 * (pilot.num_steps // 4)
+    assert COUNTER.wait(result.positions) == ledger.total == ledger.points["pilot"]
+    assert ledger.total == pilot.num_chains * (1 + steps * len(result.rhats))
+    assert ledger.total <= planned_evaluations(pilot, KERNEL)
+
+
+def test_one_mode_takes_the_first_temperature_above_one():
+    result, ledger, told = _heat(_two_modes(0.0))
+    assert result.is_mixed and result.hottest == 2.0
+    assert [temperature for temperature, _ in result.rhats] == [1.0, 2.0]
+    assert [(temperature, rhat) for _, temperature, rhat in told] == list(result.rhats)
+    assert result.positions.shape == (32, 2) and np.all(np.isfinite(result.positions))
+    _check_spent(result, ledger, PILOT)
+
+
+def test_two_far_modes_are_heated_until_they_mix():
+    result, ledger, _ = _heat(_two_modes(20.0))
+    rhats = dict(result.rhats)
+    assert result.is_mixed
+    # The barrier is 50: at T = 2 nothing crosses, and at T = 200 there is none left to speak of.
+    assert 8.0 <= result.hottest <= 512.0
+    assert rhats[1.0] > 2.0 and rhats[2.0] > 2.0
+    assert rhats[result.hottest] < PILOT.max_rhat
+    # Every temperature tried before had not mixed, or it would have stopped there.
+    assert all(rhat >= PILOT.max_rhat for temperature, rhat in result.rhats if 1.0 < temperature < result.hottest)
+    # The chains it leaves are a start for both modes.
+    assert_fraction(np.asarray(result.positions[:, 0] > 11.0), 0.5, name="chains in the right mode")
+    _check_spent(result, ledger, PILOT)
+
+
+def test_modes_too_far_apart_spend_the_plan_and_say_so():
+    result, ledger, _ = _heat(_two_modes(3000.0))
+    assert not result.is_mixed
+    assert len(result.rhats) == PILOT.max_rounds
+    assert result.hottest == 2.0 ** (PILOT.max_rounds - 1)
+    assert ledger.total == planned_evaluations(PILOT, KERNEL)
+    _check_spent(result, ledger, PILOT)
+
+
+def test_a_single_round_still_names_a_temperature_above_one():
+    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, growth=3.0)
+    result, ledger, _ = _heat(_two_modes(0.0), pilot)
+    assert result.hottest == 3.0 and len(result.rhats) == 1
+    _check_spent(result, ledger, pilot)
+
+
+@pytest.mark.parametrize("num_steps", [16, 17, 19])
+def test_the_shortest_pilot_can_tell_that_chains_mix(num_steps):
+    pilot = Pilot(num_chains=32, num_steps=num_steps, max_rounds=2, max_rhat=100.0)
+    result, ledger, _ = _heat(_two_modes(0.0), pilot)
+    assert result.is_mixed and all(np.isfinite(rhat) for _, rhat in result.rhats)
+    _check_spent(result, ledger, pilot)
+
+
+def test_a_budget_stops_the_pilot_before_it_is_exceeded():
+    ledger = Ledger(budget=32 * 50)
+    with pytest.raises(BudgetError, match="pilot"):
+        _heat(_two_modes(0.0), ledger=ledger)
+    jax.effects_barrier()
+    assert COUNTER.total <= ledger.total <= 32 * 50

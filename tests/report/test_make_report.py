@@ -1,0 +1,204 @@
+"""The report as a whole: its files, that nothing in it is fetched or executed, and that the folder alone decides it."""
+
+import base64
+import hashlib
+import struct
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pytest
+
+from tempering.errors import RunFolderError
+from tempering.report import FIGURES, make_report
+from tempering.storage import read_arrays, read_json, write_arrays
+
+_VOID = {"meta", "img", "br", "hr", "input", "link"}
+_LOADING = {"src", "href", "srcset", "action", "data", "poster", "formaction", "background"}
+
+
+class _Page(HTMLParser):
+    """Every tag with its attributes, the text, and whether the tags are balanced."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.words, self.open = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+def _page_of(path: Path) -> _Page:
+    page = _Page(path.read_text(encoding="utf-8"))
+    assert not page.open
+    return page
+
+
+def _foreign_references(page: _Page) -> list[str]:
+    """What a browser would fetch or run: anything but embedded PNGs."""
+    found = [tag for tag, _ in page.tags if tag in ("script", "link", "iframe", "object", "embed", "base", "form")]
+    for _, attributes in page.tags:
+        for name, value in attributes.items():
+            if name.startswith("on") or (name in _LOADING and not (value or "").startswith("data:image/png;base64,")):
+                found.append(f"{name}={value}")
+            if name == "style" and "url(" in (value or ""):
+                found.append(value)
+    return found
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_every_figure_is_a_png_and_is_in_the_page(plane_report):
+    page = _page_of(plane_report / "report.html")
+    embedded = [a["src"] for tag, a in page.tags if tag == "img"]
+    stored = {path.stem: path.read_bytes() for path in (plane_report / "figures").iterdir()}
+    assert set(stored) == set(FIGURES)
+    assert {base64.b64decode(source.split(",")[1]) for source in embedded} == set(stored.values())
+    for name, picture in stored.items():
+        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", picture[16:24])
+        assert 500 < width < 1300 and 150 < height < 1300, name
+        pixels = matplotlib.image.imread(plane_report / "figures" / f"{name}.png")
+        assert pixels.shape[:2] == (height, width) and pixels[..., :3].std() > 0.01
+
+
+def test_the_page_needs_nothing_from_outside(plane_report):
+    text = (plane_report / "report.html").read_text(encoding="utf-8")
+    assert not _foreign_references(_Page(text))
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert "@import" not in style and "url(" not in style and "http" not in style
+    assert "default-src" in text and "prefers-color-scheme: dark" in style
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<img src="https://example.org/a.png">',
+        '<link href="style.css">',
+        "<script>1</script>",
+        '<p onclick="x()"></p>',
+        '<p style="background: url(a)"></p>',
+    ],
+)
+def test_something_from_outside_would_be_seen(text):
+    assert _foreign_references(_Page(text))
+
+
+def test_the_page_tells_what_matters(plane_report):
+    page = _page_of(plane_report / "report.html")
+    for words in ("ESS at level 6 is low", "paper_w2 failed: the solver did not converge", "1,340,000", "43.0%"):
+        assert words in page.text
+    for words in ("0.013 ± 0.021", "exact 0.000", "1.39×", "refinement", "settings.buffer_size", "versions.jax"):
+        assert words in page.text
+    assert [a.get("role") for tag, a in page.tags if tag == "section"].count("alert") == 1
+
+
+def test_a_deeper_run_has_pairs_and_no_weights(deep_run):
+    page = _page_of(make_report(deep_run))
+    assert {path.stem for path in (deep_run / "figures").iterdir()} == set(FIGURES) - {"weights"}
+    assert "Pairs of coordinates" in page.text and "Tail of the weights" not in page.text
+
+
+def test_the_folder_alone_decides_the_bytes(plane_report, monkeypatch):
+    before = _digests(plane_report)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it would now raise
+    with matplotlib.rc_context({"font.size": 23.0, "axes.facecolor": "red", "savefig.dpi": 30.0}):
+        settings = dict(matplotlib.rcParams)
+        path = make_report(plane_report)
+        assert dict(matplotlib.rcParams) == settings
+    assert path == plane_report / "report.html"
+    assert _digests(plane_report) == before
+
+
+def test_another_folder_gives_other_bytes(plane_report, a_copy):
+    folder = a_copy(plane_report, result={"log_z": 1.5})
+    assert make_report(folder).read_bytes() != (plane_report / "report.html").read_bytes()
+
+
+def test_a_hostile_name_is_text(plane_run, a_copy):
+    hostile = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
+    metric = {"value": 1.0, "floor": 0.5, "description": hostile, "unit": hostile}
+    config = {**read_json(plane_run / "config.json")["config"], "description": hostile, hostile: hostile}
+    folder = a_copy(
+        plane_run,
+        without=("levels", "evaluation.npz", "figures"),
+        result={
+            "name": hostile,
+            "method": hostile,
+            "device": hostile,
+            "seed": hostile,
+            "target": {"name": hostile, "arguments": {hostile: hostile}},
+            "warnings": [hostile],
+            "metrics": {hostile: metric, "lost": {"value": None, "failure": hostile}},
+            "ledger": {"points": {hostile: 3}},
+            "levels": [],
+        },
+        config={"config": config},
+        environment={hostile: hostile},
+    )
+    path = make_report(folder)
+    page = _page_of(path)
+    assert not _foreign_references(page)
+    assert hostile in "".join(page.words)
+    assert hostile not in path.read_text(encoding="utf-8")
+
+
+def test_figures_of_an_earlier_report_do_not_stay(plane_report, a_copy):
+    folder = a_copy(plane_report, without=("levels",))
+    arrays = read_arrays(folder / "evaluation.npz")
+    write_arrays(folder / "evaluation.npz", {"draws": arrays["draws"][:50]})
+    (folder / "figures" / "mine.png").write_bytes(b"of the user")
+    make_report(folder)
+    assert {path.stem for path in (folder / "figures").iterdir()} == {"samples", "ladder", "training", "mine"}
+
+
+def test_a_run_that_is_not_finished_has_a_report(plane_run, a_copy):
+    folder = a_copy(plane_run, without=("result.json", "evaluation.npz", "environment.json", "figures"))
+    page = _page_of(make_report(folder))
+    assert "this run is not finished" in page.text
+    assert {path.stem for path in (folder / "figures").iterdir()} == {"ladder", "levels", "level_energies", "training"}
+    assert "1,300,000" in page.text  # what the last part's note says was spent
+
+
+def test_what_is_no_run_is_refused(tmp_path, plane_run, a_copy):
+    with pytest.raises(RunFolderError, match="holds no config.json; give the folder of a run"):
+        make_report(tmp_path)
+    folder = a_copy(plane_run)
+    whole = (folder / "evaluation.npz").read_bytes()
+    (folder / "evaluation.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RunFolderError, match="damaged"):
+        make_report(folder)
+
+
+def test_draws_that_are_not_finite_are_shown_as_such(deep_run, a_copy):
+    folder = a_copy(deep_run, without=("levels", "figures"))
+    arrays = read_arrays(folder / "evaluation.npz")
+    arrays["draws"][:5] = np.nan
+    arrays["draws"][5:7] = np.inf
+    arrays["draws_log_density"][:5], arrays["draws_log_density"][5:7] = np.nan, -np.inf
+    write_arrays(folder / "evaluation.npz", {**arrays, "log_weights": arrays["draws_log_density"]})
+    make_report(folder)
+    assert {"samples", "energy", "weights"} <= {path.stem for path in (folder / "figures").iterdir()}

@@ -1,0 +1,180 @@
+"""The pieces of the report, each with what it may lack: contents of a folder, figures, rows of text."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tempering.records import LevelRecord
+from tempering.report import FIGURES, quality_lines, quality_table
+from tempering.report.contents import LevelSamples, RunContents, read_contents
+from tempering.report.page import page
+from tempering.report.sample_figures import _share_outside
+from tempering.report.style import label_ends, render, window
+from tempering.report.tables import cost_rows, ledger_rows, number_text, quality_rows
+from tempering.storage import read_arrays, read_json
+
+PNG = b"\x89PNG"
+
+
+def _contents(**parts) -> RunContents:
+    nothing = {"result": {}, "config": {}, "environment": {}, "evaluation": {}, "levels": [], "samples": {}}
+    return RunContents(**{**nothing, **parts})
+
+
+def test_every_level_has_the_samples_of_its_own_buffer(plane_run):
+    contents = read_contents(plane_run)
+    assert sorted(contents.samples) == list(range(7))
+    hottest, next_hottest = (contents.samples[level].position for level in (0, 1))
+    first = read_arrays(plane_run / "levels" / "01" / "buffer.npz")
+    np.testing.assert_array_equal(hottest, first["hot/position"])
+    np.testing.assert_array_equal(next_hottest, first["cold/position"])
+    # Hot and cold mixed up, or one level off, would not be ordered.
+    spreads = [np.abs(contents.samples[level].log_density).mean() for level in range(7)]
+    assert spreads == sorted(spreads, reverse=True)
+    assert contents.temperature_of(6) == 1.0 and contents.temperature_of(7) is None
+
+
+def test_the_one_buffer_of_pt_dm_is_the_coldest(deep_run):
+    assert list(read_contents(deep_run).samples) == [6]
+
+
+def test_nothing_to_show_gives_no_figure_and_still_a_page():
+    assert all(draw(_contents()) is None for draw in FIGURES.values())
+    assert "<h1>run</h1>" in page(_contents(), {})
+
+
+@pytest.mark.parametrize("name", ["draws", "draws_log_density", "reference", "reference_log_density", "grid_y"])
+def test_a_missing_array_costs_only_what_needs_it(plane_run, name):
+    whole = read_contents(plane_run)
+    evaluation = {key: array[:300] for key, array in whole.evaluation.items() if key != name and "grid" not in key}
+    evaluation |= {key: array for key, array in whole.evaluation.items() if key != name and "grid" in key}
+    contents = _contents(result=whole.result, evaluation=evaluation)
+    samples, energy = FIGURES["samples"](contents), FIGURES["energy"](contents)
+    assert samples is not None and samples.startswith(PNG)
+    assert (energy is None) == (name == "draws_log_density")
+
+
+@pytest.mark.parametrize(
+    "entry", ["metrics", "levels", "ledger", "warnings", "log_z", "target", "dim", "seed", "budget"]
+)
+def test_a_missing_entry_of_the_result_is_left_out(plane_run, entry):
+    whole = read_contents(plane_run)
+    result = {name: value for name, value in whole.result.items() if name != entry}
+    text = page(_contents(result=result, levels=whole.levels), {})
+    assert "<h1>mog40</h1>" in text and "None" not in text
+    assert quality_lines(result) and quality_table(result)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_other_dimensions(dim):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((300, dim)) * np.arange(1, dim + 1)[None] + 3.0
+    evaluation = {"draws": points, "reference": points + 0.1}
+    samples = {0: LevelSamples(points, rng.standard_normal(300))}
+    contents = _contents(evaluation=evaluation, samples=samples)
+    for name in ("samples", "levels", "level_energies"):
+        picture = FIGURES[name](contents)
+        assert picture is not None and picture.startswith(PNG)
+
+
+def test_a_long_ladder_and_a_constant_coordinate():
+    levels = [LevelRecord(k, 3000.0 ** (1 - k / 39), acceptance=0.5, validation_loss=3.0) for k in range(40)]
+    samples = {k: LevelSamples(np.zeros((20, 2)), np.full(20, -np.inf)) for k in range(40)}
+    contents = _contents(levels=levels, samples=samples, evaluation={"log_weights": np.zeros(10)})
+    for name in ("ladder", "levels", "level_energies", "training", "weights"):
+        picture = FIGURES[name](contents)
+        assert picture is not None and picture.startswith(PNG)
+
+
+def test_the_share_outside_counts_everything():
+    energies = np.array([-1.0, 0.5, 0.6, 0.7, 2.0, 3.0, np.nan, np.inf, -np.inf, 0.1])
+    assert _share_outside(energies, np.array([0.0, 1.0])) == (
+        "draws outside this range: 10.00% below, 20.00% above, 30.00% not finite"
+    )
+
+
+def test_a_window_holds_the_bulk_and_a_fence_keeps_the_astronomical_out():
+    bulk = np.linspace(-2.0, 4.0, 1001)
+    low, high = window([bulk, np.array([np.nan, np.inf])])
+    assert -2.6 < low < -1.9 and 3.9 < high < 4.6
+    with_outliers = np.concatenate([bulk, np.full(50, 1e9)])
+    assert window([with_outliers])[1] > 1e8
+    assert window([with_outliers], fence=8.0)[1] < 100
+    assert window([np.full(5, 7.0)]) != (7.0, 7.0) and window([np.array([np.nan])]) == (0.0, 1.0)
+
+
+def test_names_of_curves_do_not_overlap():
+    heights = []
+
+    def draw(figure) -> None:
+        axes = figure.subplots()
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        label_ends(axes, [(1.0, y, name, "#000000") for y, name in ((0.5, "a"), (0.5, "b"), (0.51, "c"), (0.1, "d"))])
+        heights.extend((text.get_text(), text.xy[1]) for text in axes.texts)
+
+    render(3.0, 2.0, draw)
+    ordered = sorted(heights, key=lambda entry: entry[1])
+    assert [name for name, _ in ordered] == ["d", "a", "b", "c"]
+    assert np.diff([height for _, height in ordered]).min() >= 0.065 - 1e-9
+    assert abs(np.mean([height for name, height in heights if name != "d"]) - 0.503) < 0.01
+
+
+def test_quality_is_measured_against_the_floor(plane_run):
+    rows = {row.name: row for row in quality_rows(read_json(plane_run / "result.json"))}
+    assert rows["energy_tvd"].versus == "1.39×"
+    assert rows["energy_tvd"].ratio == pytest.approx(0.0712 / 0.0513)
+    # No ratio to a floor that is zero, negative, or of a metric that grows with quality.
+    assert [rows[name].ratio for name in ("num_nonfinite", "energy_mmd_squared_unbiased", "mean_log_likelihood")] == [
+        None
+    ] * 3
+    assert rows["mean_log_likelihood"].versus == "-0.1"
+    assert rows["paper_w2"].value == "failed" and "did not converge" in str(rows["paper_w2"].failure)
+
+
+def test_plain_lines_of_quality_are_aligned_and_complete(plane_run):
+    result = read_json(plane_run / "result.json")
+    title, header, *lines = quality_lines(result)
+    assert title == "mog40, ptsd, seed 3"
+    table = lines[: len(result["metrics"])]
+    assert {len(line) for line in table} == {len(header)} and max(map(len, table)) < 80
+    rest = "\n".join(lines[len(result["metrics"]) :])
+    for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2", "warning: ESS at level 6"):
+        assert words in rest
+
+
+def test_the_rich_table_shows_markup_as_text(plane_run):
+    result = {**read_json(plane_run / "result.json"), "name": "[red]x[/red]", "warnings": ["[bold]look"]}
+    result["metrics"]["[blink]"] = {"value": 1.0}
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(quality_table(result))
+    for words in ("[red]x[/red]", "[bold]look", "[blink]", "1.39×", "0.6 standard errors"):
+        assert words in stream.getvalue()
+
+
+def test_the_ledger_adds_up_what_fitting_paid_for():
+    ledger = {"points": {"pilot": 10, "refinement": 30, "metrics": 7}, "value_only": {"metrics": 7, "pilot": 2}}
+    rows = ledger_rows({"ledger": ledger})
+    assert rows == [
+        ("pilot", "10", "25.0%", "2"),
+        ("refinement", "30", "75.0%", "0"),
+        ("fitting", "40", "100.0%", "2"),
+        ("metrics (apart)", "7", "–", "7"),
+    ]
+    assert cost_rows({"ledger": ledger})[0][1] == "40" and cost_rows({"evaluations": 41})[0][1] == "41"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (1234567.0, "1,234,567"),
+        (-6.8, "-6.800"),
+        (0.00012, "0.0001200"),
+        (123456.7, "123,457"),
+    ],
+)
+def test_numbers_for_people(number, text):
+    assert number_text(number) == text

@@ -1,0 +1,262 @@
+"""The sampler as a user holds it: draws, weights, densities, saving and loading, refusals, the account."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from support.counting import counting_target
+from support.random_checks import assert_mean, assert_std, must_fail
+
+from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
+from tempering.diffusion.networks import make_network
+from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.ledger import Ledger
+from tempering.records import LevelRecord
+from tempering.sampler import Sampler, load_sampler, model_like
+from tempering.settings import Network, Sampling
+from tempering.storage import write_json
+from tempering.targets import Gaussian
+
+NETWORK = Network(width=8, depth=2, num_frequencies=3)
+SAMPLING = Sampling(num_steps=60, chunk_size=500)
+LOCATION, STD, LOG_Z = np.array([2.0, -5.0, 0.5]), np.array([0.5, 3.0, 1.2]), 1.25
+SIGMA_MIN, SIGMA_MAX = 0.02, 20.0
+TARGET, COUNTER = counting_target(Gaussian(LOCATION, np.diag(STD**2), log_constant=LOG_Z))
+
+
+def sampler_of(denoiser, **changes) -> Sampler:
+    location, std = (jnp.asarray(value, jnp.float32) for value in (LOCATION, STD))
+    numbers = (jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
+    model = DiffusionModel(denoiser, Prior(location, jnp.sqrt(SIGMA_MAX**2 + std**2)), NoiseLevels(*numbers, "log_uniform"))
+    levels = [LevelRecord(0, 2.0), LevelRecord(1, 1.0, ess_fraction=0.9, evaluations={"refinement": 1000})]
+    facts = {
+        "model": model,
+        "target": TARGET,
+        "method": "PTSD",
+        "network": NETWORK,
+        "sampling": SAMPLING,
+        "levels": levels,
+        "ledger": Ledger(budget=5000, points={"initial_pt": 1000, "refinement": 1000}),
+        "log_z": 1.3,
+        "log_z_error": 0.01,
+        "ess_fraction": 0.9,
+        "warnings": ("the pilot's chains did not mix",),
+    }
+    return Sampler(**(facts | changes))
+
+
+def linear_denoiser() -> Denoiser:
+    """An untrained residual network: the exact denoiser of the target, by preconditioning alone."""
+    network = eqx.filter_jit(make_network)(jax.random.key(0), 3, NETWORK)
+    return Denoiser(network, jnp.asarray(LOCATION, jnp.float32), jnp.asarray(STD, jnp.float32))
+
+
+@pytest.fixture
+def exact():
+    return sampler_of(linear_denoiser())
+
+
+@pytest.fixture
+def trained():
+    """All weights away from zero, as after training, so that a lost array would show."""
+    rng = np.random.default_rng(0)
+    moved = jax.tree.map(
+        lambda leaf: jnp.asarray(np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape), leaf.dtype),
+        eqx.filter(linear_denoiser().network, eqx.is_inexact_array),
+    )
+    denoiser = linear_denoiser()
+    return sampler_of(eqx.tree_at(lambda d: d.network, denoiser, eqx.combine(moved, denoiser.network)))
+
+
+def test_draws_are_those_of_the_target(exact):
+    draws = exact.sample(4000, seed=3)
+    assert isinstance(draws, np.ndarray) and draws.shape == (4000, 3) and draws.dtype == np.float32
+    assert_mean(draws, LOCATION, key=3)
+    assert_std(draws, np.sqrt(STD**2 + SIGMA_MIN**2), key=3)
+    must_fail(assert_std, draws, STD[::-1])
+    assert exact.dim == 3
+
+
+def test_the_same_seed_gives_the_same_draws(exact):
+    draws = exact.sample(700, seed=3)
+    np.testing.assert_array_equal(exact.sample(700, seed=3), draws)
+    np.testing.assert_allclose(exact.sample(500, seed=3), draws[:500], rtol=1e-5, atol=1e-5)
+    assert np.max(np.abs(exact.sample(500, seed=4) - draws[:500])) > 0.5
+
+
+@pytest.mark.parametrize("solver", ["euler", "adaptive", "sde"])
+def test_other_solvers(exact, solver):
+    draws = exact.sample(500, seed=1, solver=solver)
+    assert draws.shape == (500, 3) and np.all(np.isfinite(draws))
+    assert exact.sampling.solver == "heun"
+    if solver == "adaptive":
+        np.testing.assert_allclose(draws, exact.sample(500, seed=1), atol=2e-2)
+
+
+def test_weights_make_draws_exact_and_are_counted_apart(exact):
+    COUNTER.reset()
+    draws, log_weights = exact.sample_weighted(500, seed=5)
+    assert draws.shape == (500, 3) and log_weights.shape == (500,)
+    np.testing.assert_allclose(draws, exact.sample(500, seed=5), rtol=1e-4, atol=1e-4)
+    weights = np.exp(log_weights.astype(np.float64) - LOG_Z)
+    # The model is the target but for sigma_min and the solver: weights are 1 to a per cent and average to 1.
+    assert np.max(np.abs(weights - 1)) < 0.1 and np.mean(weights) == pytest.approx(1.0, abs=5e-3)
+    assert exact.ledger.points == {"initial_pt": 1000, "refinement": 1000, "sampling": 500}
+    assert exact.evaluations == 2000 and COUNTER.total == 500 and COUNTER.value_only == 0
+    exact.sample_weighted(500, seed=6)
+    assert exact.ledger.points["sampling"] == 1000 and exact.evaluations == 2000
+
+
+def test_sampling_is_not_held_to_the_budget(exact):
+    exact.ledger.budget = 2000
+    exact.sample_weighted(500, seed=5)
+    assert exact.evaluations == 2000
+
+
+def test_draws_and_densities_cost_nothing(exact):
+    COUNTER.reset()
+    before = dict(exact.ledger.points)
+    exact.log_prob(exact.sample(500, seed=3))
+    assert COUNTER.total == 0 and exact.ledger.points == before
+
+
+def test_log_prob_is_the_density_of_the_draws(exact):
+    x = LOCATION + 1.5 * STD * np.random.default_rng(0).normal(size=(500, 3))
+    expected = stats.norm(LOCATION, np.sqrt(STD**2 + SIGMA_MIN**2)).logpdf(x).sum(axis=1)
+    observed = exact.log_prob(x)
+    assert isinstance(observed, np.ndarray) and observed.shape == (500,)
+    np.testing.assert_allclose(observed, expected, atol=0.1)
+    one = exact.log_prob(x[7])
+    assert one.shape == () and one == pytest.approx(observed[7], abs=1e-3)
+    assert exact.log_prob(np.zeros((0, 3))).shape == (0,)
+
+
+@pytest.mark.parametrize("x", [np.zeros(2), np.zeros((4, 2)), np.zeros((2, 2, 3)), np.zeros(())])
+def test_points_of_another_shape_are_refused(exact, x):
+    with pytest.raises(SettingsError, match=r"x has shape .*log_prob takes \(3,\) or \(n, 3\)"):
+        exact.log_prob(x)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**70])
+@pytest.mark.parametrize("call", ["sample", "sample_weighted", "log_prob"])
+def test_seeds_out_of_range_are_refused(exact, call, seed):
+    argument = np.zeros((1, 3)) if call == "log_prob" else 2
+    with pytest.raises(SettingsError, match=r"seed = .*an integer from 0 to 2\*\*32 - 1"):
+        getattr(exact, call)(argument, seed=seed)
+    assert "sampling" not in exact.ledger.points
+
+
+def test_seeds_of_another_type_are_refused(exact):
+    # Past the types of the signature, which the suite checks and a user's run does not.
+    plain = Sampler._key.__wrapped__ if hasattr(Sampler._key, "__wrapped__") else Sampler._key
+    for seed in (1.5, "1", None, True):
+        with pytest.raises(SettingsError, match="seed = "):
+            plain(exact, seed)
+    assert plain(exact, np.int64(3)) == jax.random.key(3)
+
+
+@pytest.mark.parametrize("call", ["sample", "sample_weighted"])
+@pytest.mark.parametrize("num", [0, -3])
+def test_numbers_of_draws_are_checked(exact, call, num):
+    with pytest.raises(SettingsError, match=f"num = {num} is not allowed: it must be an integer of at least 1"):
+        getattr(exact, call)(num)
+
+
+def test_an_unknown_solver_is_refused(exact):
+    with pytest.raises(SettingsError, match="sampling.solver = 'rk4'.*'heun', 'euler', 'adaptive', 'sde'"):
+        exact.sample(3, solver="rk4")
+
+
+def test_saving_and_loading_is_exact(trained, tmp_path):
+    folder = trained.save(tmp_path / "new" / "sampler")
+    assert sorted(path.name for path in folder.iterdir()) == ["sampler.json", "sampler.npz"]
+    loaded = load_sampler(folder, TARGET)
+    np.testing.assert_array_equal(loaded.sample(500, seed=2), trained.sample(500, seed=2))
+    for a, b in zip(loaded.sample_weighted(500, seed=2), trained.sample_weighted(500, seed=2), strict=True):
+        np.testing.assert_array_equal(a, b)
+    x = trained.sample(500, seed=9)
+    np.testing.assert_array_equal(loaded.log_prob(x), trained.log_prob(x))
+    for field in dataclasses.fields(Sampler):
+        if field.name not in ("model", "target"):
+            assert getattr(loaded, field.name) == getattr(trained, field.name), field.name
+    assert eqx.tree_equal(loaded.model, trained.model)
+    assert loaded.summary() == trained.summary()
+    # And not those of a model that lost its weights on the way.
+    assert np.max(np.abs(sampler_of(linear_denoiser()).sample(500, seed=2) - loaded.sample(500, seed=2))) > 1e-2
+
+
+def test_nothing_is_overwritten(trained, tmp_path):
+    trained.save(tmp_path)
+    before = (tmp_path / "sampler.npz").read_bytes()
+    with pytest.raises(RunFolderError, match="already holds sampler.json; choose a new folder"):
+        trained.save(tmp_path)
+    (tmp_path / "sampler.json").unlink()
+    with pytest.raises(RunFolderError, match="already holds sampler.npz"):
+        trained.save(tmp_path)
+    assert (tmp_path / "sampler.npz").read_bytes() == before
+
+
+def test_without_a_density_there_are_draws_but_no_weights(trained, tmp_path):
+    loaded = load_sampler(trained.save(tmp_path))
+    np.testing.assert_array_equal(loaded.sample(500, seed=2), trained.sample(500, seed=2))
+    with pytest.raises(DensityError, match=r"tp.load\(folder, log_density\)"):
+        loaded.sample_weighted(10)
+    assert "sampling" not in loaded.ledger.points
+
+
+def test_folders_that_are_no_samplers_are_refused(trained, tmp_path):
+    with pytest.raises(RunFolderError, match="sampler.json is missing"):
+        load_sampler(tmp_path)
+    folder = trained.save(tmp_path / "good")
+    (folder / "sampler.npz").unlink()
+    with pytest.raises(RunFolderError, match="sampler.npz is missing"):
+        load_sampler(folder)
+    other = tmp_path / "other"
+    write_json(other / "sampler.json", {"format": "tempering sampler 99"})
+    with pytest.raises(RunFolderError, match="format 'tempering sampler 99'; this version reads"):
+        load_sampler(other)
+    edited = trained.save(tmp_path / "edited") / "sampler.json"
+    edited.write_text(edited.read_text().replace('"dim": 3', '"dim": 4'))
+    with pytest.raises(RunFolderError, match="altered"):
+        load_sampler(edited.parent)
+
+
+def test_arrays_of_another_network_are_refused(trained, tmp_path):
+    trained.save(tmp_path)
+    wider = dataclasses.replace(trained, network=dataclasses.replace(NETWORK, width=16))
+    facts = wider.facts()
+    (tmp_path / "sampler.json").unlink()
+    write_json(tmp_path / "sampler.json", facts)
+    with pytest.raises(RunFolderError, match="has shape"):
+        load_sampler(tmp_path)
+
+
+def test_a_blank_model_has_the_structure_of_a_real_one(trained):
+    blank = model_like(3, NETWORK, "log_uniform")
+    assert jax.tree.structure(blank) == jax.tree.structure(trained.model)
+
+
+def test_facts_are_json_even_when_log_z_is_not_a_number(trained):
+    odd = dataclasses.replace(trained, log_z=float("-inf"), log_z_error=float("nan"))
+    facts = json.loads(json.dumps(odd.facts(), allow_nan=False))
+    assert facts["log_z"] is None and facts["log_z_error"] is None
+
+
+def test_the_summary_says_what_matters(trained):
+    text = trained.summary()
+    for part in ("PTSD sampler in 3 dimensions", "evaluations  2,000", "log Z  1.300 ± 0.010", "0.900", "refinement"):
+        assert part in text
+    assert text.endswith("warning: the pilot's chains did not mix")
+    bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, warnings=())
+    assert "log Z  " not in bare.summary() and "warning" not in bare.summary()
+
+
+def test_export_to_arviz(exact):
+    pytest.importorskip("arviz")
+    data = exact.to_arviz(500, seed=3)
+    np.testing.assert_array_equal(data.posterior["x"].values, exact.sample(500, seed=3)[None])

@@ -1,0 +1,205 @@
+"""Settings: the defaults are allowed, and every refusal names the setting, what was given and what is allowed."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from support.unchecked import unchecked
+from tempering import settings
+from tempering.errors import SettingsError
+from tempering.settings import (
+    Exploration,
+    Guidance,
+    Initial,
+    Ladder,
+    Network,
+    Noise,
+    Pilot,
+    PTDMSettings,
+    PTSDSettings,
+    Refinement,
+    Resampling,
+    Sampling,
+    Training,
+)
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_it():
+    with unchecked():
+        yield
+
+
+# Of each setting: what it must be called in the message, values that are refused, what the message says is allowed.
+REFUSED = [
+    (Ladder, "temperatures", "ladder", [(), (1.0,), 5.0, "hot"], "at least two temperatures.*hottest first"),
+    (Ladder, "temperatures", "ladder", [(1.0, 2.0), (4.0, 4.0, 1.0), (4.0, 9.0, 1.0)], "strictly decreasing.*sort it"),
+    (Ladder, "temperatures", "ladder", [(4.0, 2.0), (2.0, 0.5), (4.0, 1.0001)], "ends at T = 1 exactly.*append 1.0"),
+    (
+        Ladder,
+        "temperatures",
+        "ladder temperature",
+        [(INF, 1.0), (NAN, 1.0), (-2.0, 1.0), (True, 1.0)],
+        "positive finite",
+    ),
+    (Ladder, "hottest", "ladder.hottest", [1.0, 0.5, -3.0, INF, NAN, True, "hot"], "above 1, the target's own"),
+    (Ladder, "num_levels", "ladder.num_levels", [1, 0, 2.5, True, "5"], "an integer of at least 2"),
+    (Ladder, "spacing", "ladder.spacing", ["log", 3, None], "'geometric', 'linear'"),
+    (Pilot, "num_chains", "pilot.num_chains", [3, 0, 8.0], "an integer of at least 4"),
+    (Pilot, "num_steps", "pilot.num_steps", [15, 0, 60.0], "an integer of at least 16"),
+    (Pilot, "growth", "pilot.growth", [1.0, 0.5, INF, NAN, "2"], "above 1"),
+    (Pilot, "max_rounds", "pilot.max_rounds", [0, -1, 1.0], "an integer of at least 1"),
+    (Pilot, "max_rhat", "pilot.max_rhat", [1.0, NAN, INF, None], "above 1"),
+    (Exploration, "kernel", "exploration.kernel", ["nuts", None], "'mala', 'hmc'"),
+    (Exploration, "num_leapfrog", "exploration.num_leapfrog", [0, 1.5], "an integer of at least 1"),
+    (
+        Exploration,
+        "target_acceptance",
+        "exploration.target_acceptance",
+        [0.0, 1.0, 57.4, NAN, "0.5"],
+        "between 0 and 1",
+    ),
+    (Exploration, "swap_interval", "exploration.swap_interval", [0, -5], "an integer of at least 1"),
+    (Exploration, "swap_scheme", "exploration.swap_scheme", ["odd_even"], "'even_odd', 'sweep'"),
+    (Initial, "num_chains", "initial.num_chains", [0, 10.0, True], "an integer of at least 1"),
+    (Initial, "num_steps", "initial.num_steps", [0], "an integer of at least 1"),
+    (Initial, "num_steps", "initial.num_steps", [109, 5], "at least burn_in \\+ thin"),
+    (Initial, "burn_in", "initial.burn_in", [-1, 0.5], "an integer of at least 0"),
+    (Initial, "thin", "initial.thin", [0], "an integer of at least 1"),
+    (Initial, "scale", "initial.scale", [0.0, -1.0, INF, NAN, "1"], "a positive finite number"),
+    (Network, "kind", "network.kind", ["transformer"], "'mlp', 'residual'"),
+    (Network, "width", "network.width", [0, 12.5], "an integer of at least 1"),
+    (Network, "depth", "network.depth", [1], "an integer of at least 2"),
+    (Network, "num_frequencies", "network.num_frequencies", [0], "an integer of at least 1"),
+    (Noise, "sigma_min", "noise.sigma_min", [0.0, -1.0, NAN], "a positive finite number"),
+    (Noise, "sigma_max", "noise.sigma_max", [0.0, INF], "a positive finite number"),
+    (Noise, "rho", "noise.rho", [0.0, INF], "a positive finite number"),
+    (Noise, "distribution", "noise.distribution", ["normal"], "'log_uniform', 'log_normal'"),
+    (Noise, "log_mean", "noise.log_mean", [NAN, INF, "0"], "a finite number"),
+    (Noise, "log_std", "noise.log_std", [0.0, -1.2], "a positive finite number"),
+    (Noise, "prior", "noise.prior", ["posterior"], "'matched', 'noise'"),
+    (Noise, "is_isotropic", "noise.is_isotropic", ["false", 0], "True or False"),
+    (Training, "num_steps", "training.num_steps", [0], "an integer of at least 1"),
+    (Training, "num_finetune_steps", "training.num_finetune_steps", [0], "an integer of at least 1"),
+    (Training, "batch_size", "training.batch_size", [0, 1e3], "an integer of at least 1"),
+    (Training, "learning_rate", "training.learning_rate", [0.0, -1e-3, NAN], "a positive finite number"),
+    (Training, "warmup_steps", "training.warmup_steps", [-1], "an integer of at least 0"),
+    (Training, "clip_norm", "training.clip_norm", [0.0, INF], "a positive finite number"),
+    (Training, "ema_decay", "training.ema_decay", [1.0, -0.1, NAN, "0.9"], "in \\[0, 1\\)"),
+    (Training, "validation_fraction", "training.validation_fraction", [0.0, 1.0, NAN], "strictly between 0 and 1"),
+    (Training, "check_every", "training.check_every", [0], "an integer of at least 1"),
+    (Training, "patience", "training.patience", [-1], "an integer of at least 0"),
+    (Training, "use_gradients", "training.use_gradients", ["no", 1], "True or False"),
+    (Sampling, "solver", "sampling.solver", ["rk4"], "'heun', 'euler', 'adaptive', 'sde'"),
+    (Sampling, "num_steps", "sampling.num_steps", [1], "an integer of at least 2"),
+    (Sampling, "divergence", "sampling.divergence", ["none"], "'exact', 'hutchinson'"),
+    (Sampling, "num_probes", "sampling.num_probes", [0], "an integer of at least 1"),
+    (Sampling, "rtol", "sampling.rtol", [0.0], "a positive finite number"),
+    (Sampling, "atol", "sampling.atol", [0.0], "a positive finite number"),
+    (Sampling, "chunk_size", "sampling.chunk_size", [0], "an integer of at least 1"),
+    (Guidance, "coordinate", "guidance.coordinate", ["beta"], "'T', 'log_T', 'inverse_T'"),
+    (Resampling, "quantile", "resampling.quantile", [0.0, 1.01, NAN, "0.99"], "in \\(0, 1\\]"),
+    (Resampling, "scheme", "resampling.scheme", ["residual"], "'multinomial', 'systematic'"),
+    (Resampling, "is_last_resampled", "resampling.is_last_resampled", ["no"], "True or False"),
+    (Refinement, "num_steps", "refinement.num_steps", [-1, 2.0], "an integer of at least 0"),
+    (Refinement, "num_chains", "refinement.num_chains", [0, 2.0], "an integer of at least 1"),
+    (Refinement, "thin", "refinement.thin", [0, -3], "an integer of at least 1"),
+    (Refinement, "adapt_fraction", "refinement.adapt_fraction", [1.0, -0.1, NAN, None], "in \\[0, 1\\)"),
+    (PTSDSettings, "buffer_size", "buffer_size", [19, 0, 100.0], "an integer of at least 20"),
+    (PTSDSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
+    (PTDMSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
+    (PTDMSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
+]
+CASES = [(kind, field, name, value, allowed) for kind, field, name, values, allowed in REFUSED for value in values]
+
+
+@pytest.mark.parametrize(("kind", "field", "name", "value", "allowed"), CASES)
+def test_refusals_say_what_was_given_and_what_is_allowed(kind, field, name, value, allowed):
+    with pytest.raises(SettingsError, match=allowed) as refusal:
+        kind(**{field: value})
+    message = str(refusal.value)
+    assert message.startswith(f"{name} = "), message
+    # A ladder is refused whole; a bad entry of it is named itself.
+    shown = [repr(value)] if not isinstance(value, tuple) else [repr(value), *map(repr, value)]
+    assert any(f"= {text} is not allowed" in message for text in shown), message
+
+
+# Settings that are allowed alone and contradict each other.
+CONTRADICTIONS = [
+    (lambda: Initial(num_steps=50, burn_in=45, thin=6), r"initial\.num_steps = 50 .*burn_in \+ thin"),
+    (lambda: Noise(sigma_min=2.0, sigma_max=1.0), r"noise\.sigma_min = 2\.0 .*below noise\.sigma_max"),
+    (lambda: Noise(sigma_min=1.0, sigma_max=1.0), r"noise\.sigma_min = 1\.0 .*below noise\.sigma_max"),
+    (lambda: Refinement(num_chains=5, num_steps=10, thin=6), r"refinement\.thin = 6 .*frozen state is kept"),
+    (lambda: Refinement(num_chains=5, thin=0), r"refinement\.thin = 0 .*at least 1"),
+    (
+        lambda: PTSDSettings(buffer_size=3_001),
+        r"buffer_size = 3001 .*at most the 3,000 states.*raise initial\.num_chains",
+    ),
+    (lambda: PTDMSettings(buffer_size=3_001), r"buffer_size = 3001 .*at most the 3,000 states"),
+    (lambda: PTSDSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' .*density.*solver='sde'"),
+    (lambda: PTDMSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' "),
+    (
+        lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50)),
+        r"refinement\.num_chains = 101 .*at most buffer_size",
+    ),
+]
+
+
+@pytest.mark.parametrize(("build", "message"), CONTRADICTIONS)
+def test_contradictions_are_refused(build, message):
+    with pytest.raises(SettingsError, match=message):
+        build()
+
+
+EDGES = [
+    lambda: Ladder(temperatures=(1.5, 1.0)),
+    lambda: Ladder(hottest=1.0001, num_levels=2, spacing="linear"),
+    lambda: Pilot(num_chains=4, num_steps=16, growth=1.01, max_rounds=1, max_rhat=1.01),
+    lambda: Exploration(kernel="hmc", num_leapfrog=1, target_acceptance=0.99, swap_interval=1, swap_scheme="sweep"),
+    lambda: Initial(num_chains=1, num_steps=1, burn_in=0, thin=1),
+    lambda: Initial(num_steps=110, burn_in=100, thin=10),
+    lambda: Training(ema_decay=0.0, warmup_steps=0, patience=0),
+    lambda: Resampling(quantile=1.0),
+    lambda: Refinement(num_steps=0, num_chains=3),
+    lambda: Refinement(num_steps=20, num_chains=3, thin=10),
+    lambda: PTSDSettings(buffer_size=3_000, num_final_draws=0),
+]
+
+
+@pytest.mark.parametrize("build", EDGES)
+def test_the_edge_of_what_is_allowed_is_allowed(build):
+    build()
+
+
+def test_every_setting_is_in_the_table():
+    # Groups of settings check themselves; any other new field needs a line above.
+    for name in settings.__all__:
+        kind = getattr(settings, name)
+        groups = {field.name for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.default_factory)}
+        covered = {field for of_kind, field, *_ in CASES if of_kind is kind}
+        missing = {field.name for field in dataclasses.fields(kind)} - groups - covered
+        assert not missing, f"{name}: nothing is refused for {missing}"
+
+
+@pytest.mark.parametrize("kind", [PTSDSettings, PTDMSettings])
+def test_settings_are_frozen_and_plain_numbers(kind):
+    made = kind()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.buffer_size = 5
+    assert json.loads(json.dumps(dataclasses.asdict(made)))["buffer_size"] == made.buffer_size
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "burn_in", "thin", "expected"), [(400, 100, 10, 30), (109, 100, 9, 1), (119, 100, 10, 1)]
+)
+def test_states_the_initial_run_keeps(num_steps, burn_in, thin, expected):
+    assert Initial(num_steps=num_steps, burn_in=burn_in, thin=thin).num_draws == expected
+
+
+def test_states_a_refinement_keeps_come_after_adaptation():
+    refinement = Refinement(num_steps=50, num_chains=9, thin=7, adapt_fraction=0.5)
+    assert (refinement.num_adapting, refinement.num_kept) == (25, 3)
