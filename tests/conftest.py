@@ -5,6 +5,7 @@ Nothing may import `tempering` before this file: the hook below only sees module
 
 import hashlib
 import os
+import runpy
 from pathlib import Path
 
 # Before JAX is imported. `JAX_PLATFORMS=cuda make test` still runs the suite on an accelerator.
@@ -13,6 +14,9 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # XLA logs kilobytes of false alarm for each executable that comes from the cache below: it takes its own tuning hints
 # (prefer-no-gather) for features of the processor.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# What `import tempering` sets where this JAX needs it; the canary runs before the package is imported.
+_GUARD = runpy.run_path(str(Path(__file__).parent.parent / "src" / "tempering" / "xla_guard.py"))
+_GUARD["guard"]()
 
 import hypothesis
 import jax

@@ -4,6 +4,7 @@ Each rule is a function over syntax trees (`support.source_rules`) and comes wit
 """
 
 import ast
+import re
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 # it imports and before all that import it. `__init__` is the front door, `tempering/__init__.py`: it may import
 # anything, and whoever writes `import tempering` comes after it.
 ROOMS = (
+    "xla_guard",
     "errors",
     "types",
     "numerics",
@@ -150,7 +152,9 @@ def test_pickle_is_flagged(text):
 
 
 def test_heavy_packages_are_imported_where_they_are_used():
-    assert not _complaints(eager_imports, LAZY)
+    # All of cli.py is tyro's use, and `import tempering` does not import it (the last test here).
+    complaints = _complaints(eager_imports, LAZY)
+    assert [complaint for complaint in complaints if not re.match(r"tempering\.cli:\d+ imports tyro", complaint)] == []
 
 
 @pytest.mark.parametrize(

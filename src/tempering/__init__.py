@@ -1,5 +1,9 @@
 """tempering: an unnormalised density made into a sampler."""
 
+from tempering import xla_guard
+
+xla_guard.guard()  # before anything makes an array
+
 from tempering.api import fit, load
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
 from tempering.ledger import Ledger

@@ -76,7 +76,7 @@ def _run(
     if out is None:
         raise RunFolderError("--out is missing: give a new folder for the run, such as --out runs/first")
     try:
-        with choose_display(quiet=quiet) as on_event:
+        with choose_display(quiet=quiet, name=config.name) as on_event:
             result = run(config, out, on_event)
     except KeyboardInterrupt:
         _say_how_to_resume(out)

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,7 +65,7 @@ class Sampler:
     def _key(self, seed: int) -> Array:
         # JAX keeps 32 bits of a seed: 2**32 + 1 would silently be 1.
         is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-        require(is_integer and 0 <= seed < 2**32, "seed", seed, "an integer from 0 to 2**32 - 1")
+        require(is_integer and 0 <= int(seed) < 2**32, "seed", seed, "an integer from 0 to 2**32 - 1")
         return jax.random.key(int(seed))
 
     def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> np.ndarray:
@@ -161,11 +162,15 @@ class Sampler:
 
 
 def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
-    """A model of the right structure whose leaves are to be replaced."""
-    vector, number = jnp.zeros((dim,)), jnp.zeros(())
-    denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector)
-    levels = NoiseLevels(number, number, number, number, number, distribution)
-    return DiffusionModel(denoiser, Prior(vector, vector), levels)
+    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
+
+    def build() -> DiffusionModel:
+        vector, number = jnp.zeros((dim,)), jnp.zeros(())
+        denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector)
+        levels = NoiseLevels(number, number, number, number, number, distribution)
+        return DiffusionModel(denoiser, Prior(vector, vector), levels)
+
+    return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
 
 
 def load_sampler(folder: str | Path, target: Any = None) -> Sampler:

@@ -92,11 +92,11 @@ def _ridge_figure(
             axes.stairs(shape, edges, baseline=base, fill=True, color=colour, alpha=0.75, lw=0)
             axes.stairs(shape, edges, color=colour, lw=1.0, baseline=None)
             axes.axhline(base, color=FAINT, lw=0.6, zorder=0)
-            beside = {"transform": axes.get_yaxis_transform(), "ha": "right"}
-            axes.text(-0.012, base + 0.12, _label(contents, level), color=colour, **beside)
+            beside = {"transform": axes.get_yaxis_transform()}
+            axes.text(-0.012, base + 0.12, _label(contents, level), color=colour, ha="right", **beside)
             outside = 1.0 - counts.sum() / len(value)
             if outside >= 0.01:
-                axes.text(0.995, base + 0.12, f"{outside:.0%} outside", color=MUTED, fontsize=8, **beside)
+                axes.text(1.012, base + 0.12, f"{outside:.0%} outside", color=MUTED, fontsize=8, **beside)
         axes.set(xlim=limits, yticks=[], xlabel=label, ylim=(-0.02, len(levels)))
         axes.spines["left"].set_visible(False)
         axes.spines["bottom"].set_color(MUTED)

@@ -58,7 +58,7 @@ def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np
             if has_grid:
                 _contours(axes, *grid)
             shown = show_some(points, NUM_SHOWN)
-            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.8, alpha=0.6, mew=0, rasterized=True)
+            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.8, alpha=0.6, mew=0)
             axes.set(xlim=limits[0], ylim=limits[1], xlabel="$x_0$", aspect="equal")
             axes.set_title(f"{title}, {len(points):,}", color=colour, fontweight="bold")
             num_outside = _num_outside(points, limits)
@@ -148,7 +148,7 @@ def _pair(axes, draws: np.ndarray | None, reference: np.ndarray | None, pair: tu
         counts = _counts(draws, pair, edges)
         blues = LinearSegmentedColormap.from_list("draws", ["#ffffff", "#9ecae8", DRAWS, "#00344f"])
         # The root of the counts, so that a rare mode is seen beside a frequent one.
-        axes.pcolormesh(*edges, np.sqrt(counts).T, cmap=blues, rasterized=True)
+        axes.pcolormesh(*edges, np.sqrt(counts).T, cmap=blues)
     if reference is not None:
         smooth = gaussian_filter(_counts(reference, pair, edges), 1.3)
         centres = [0.5 * (edge[1:] + edge[:-1]) for edge in edges]

@@ -1,0 +1,47 @@
+"""Keeps XLA's CPU backend from returning wrong numbers, before JAX starts it.
+
+jaxlib 0.9.2 to 0.10.2 miscompile `jit(vmap(row -> reduce(matrix @ row)))` for small matrices and more than 32,768 rows
+(jax-ml/jax#39103 and its relatives, tests/test_00_canary.py). The pass at fault can be switched off by a flag, which XLA
+reads once, when the first array is made. A user's density may be just such a function.
+"""
+
+import os
+import sys
+import warnings
+from importlib import metadata
+
+__all__ = ["FLAG", "guard"]
+
+FLAG = "--xla_cpu_experimental_ynn_fusion_type="
+
+
+def guard() -> bool:
+    """Switch the pass off where the installed JAX has it; true if the flag is in force or not needed.
+
+    Warns where JAX already runs without the flag: then only the user can set it.
+    """
+    version = tuple(int(part) for part in metadata.version("jax").split(".")[:2])
+    if version >= (0, 11):
+        return True
+    flags = os.environ.get("XLA_FLAGS", "")
+    if FLAG.rstrip("=") in flags:
+        return True
+    if _has_started():
+        warnings.warn(
+            f"JAX {metadata.version('jax')} computes some matrix-vector reductions wrongly on CPU, and was started before "
+            f"tempering could prevent it: import tempering first, or set XLA_FLAGS={FLAG}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return False
+    os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()
+    return True
+
+
+def _has_started() -> bool:
+    if "jax" not in sys.modules:
+        return False
+    from jax._src import xla_bridge  # the only place that knows, and stable since 0.4
+
+    started = getattr(xla_bridge, "backends_are_initialized", None)
+    return bool(started()) if started is not None else False
