@@ -24,7 +24,8 @@ from tempering.targets.base import evaluate_many
 def numbered(num: int, origin: str = "refined", begin: int = 0) -> Buffer:
     """Sample i has i in every field, so that a mixed-up row shows."""
     index = jnp.arange(begin, begin + num, dtype=jnp.float32)
-    return from_states(ChainState(jnp.stack([index, -index], axis=1), index, jnp.stack([2 * index, index], axis=1)), origin)
+    gradient = jnp.stack([2 * index, index], axis=1)
+    return from_states(ChainState(jnp.stack([index, -index], axis=1), index, gradient), origin)
 
 
 def assert_rows_together(buffer: Buffer) -> None:

@@ -109,8 +109,8 @@ def test_records_survive_json():
 
 
 def test_the_level_table():
-    records = [LevelRecord(0, 4.0), LevelRecord(1, 2.0, ess_fraction=0.5, training_steps=300, evaluations={"a": 1200, "b": 34})]
-    header, first, second = level_table(records)
+    told = LevelRecord(1, 2.0, ess_fraction=0.5, training_steps=300, evaluations={"a": 1200, "b": 34})
+    header, first, second = level_table([LevelRecord(0, 4.0), told])
     assert header[:3] == ["level", "T", "ESS"] and len(header) == len(first) == len(second)
     assert first[:3] == ["0", "4", "-"] and first[-1] == "0"
     assert second[:3] == ["1", "2", "0.500"] and "300" in second and second[-1] == "1,234"

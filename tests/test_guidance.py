@@ -41,7 +41,8 @@ def test_extrapolation_is_linear_in_its_coordinate(coordinate):
     # At the models' own temperatures it is the model itself.
     for temperature in (COLD, HOT):
         own = guidance_weight(jnp.asarray(temperature), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
-        np.testing.assert_allclose(Guided(affine(COLD), affine(HOT), own)(x, sigma), affine(temperature)(x, sigma), rtol=1e-5)
+        guided = Guided(affine(COLD), affine(HOT), own)
+        np.testing.assert_allclose(guided(x, sigma), affine(temperature)(x, sigma), rtol=1e-5)
 
 
 def model_of(cold_temperature=COLD, hot_temperature=HOT, coordinate="T"):
@@ -82,7 +83,7 @@ def check_bias(draws):
 def test_guidance_alone_is_biased_by_what_the_integral_says(drawn):
     """Deterministic. d log s / d sigma = (1 - a) / sigma, a = 3/2 a_cold - 1/2 a_hot the slope of the guided denoiser.
 
-    The integral is sqrt(V) (T1^(1 + w) T2^-w)^(1/2) = 2 * 2^(3/4) * 3^(-1/4): 2.556, where sqrt(1.5 * 4) = 2.449 is right.
+    The integral is (V T1^(1 + w) T2^-w)^(1/2) = 2 * 2^(3/4) * 3^(-1/4): 2.556, where sqrt(1.5 * 4) = 2.449 is right.
     """
     log_sigma = np.linspace(np.log(SIGMA_MAX), np.log(SIGMA_MIN), 200_001)
     slope_cold, slope_hot = (t * VARIANCE / (t * VARIANCE + np.exp(2 * log_sigma)) for t in (COLD, HOT))
@@ -106,7 +107,8 @@ def test_importance_weights_remove_the_bias(drawn):
 
 
 def test_swapped_models_are_rejected():
-    draws, _ = model_of(cold_temperature=HOT, hot_temperature=COLD).draw(jax.random.key(0), NUM, SAMPLING, with_density=True)
+    swapped = model_of(cold_temperature=HOT, hot_temperature=COLD)
+    draws, _ = swapped.draw(jax.random.key(0), NUM, SAMPLING, with_density=True)
     must_fail(check_bias, draws)
 
 

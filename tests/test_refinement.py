@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+
 from support.counting import counting_target
 from support.random_checks import assert_mean, assert_same_distribution_ks, must_fail
-
 from tempering.buffer import ORIGINS, Buffer
 from tempering.kernels import HMC, MALA
 from tempering.ledger import Ledger

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+
 from support.counting import counting_target
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.unchecked import unchecked
-
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
@@ -33,7 +33,8 @@ TARGET, COUNTER = counting_target(Gaussian(LOCATION, np.diag(STD**2), log_consta
 def sampler_of(denoiser, **changes) -> Sampler:
     location, std = (jnp.asarray(value, jnp.float32) for value in (LOCATION, STD))
     numbers = (jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
-    model = DiffusionModel(denoiser, Prior(location, jnp.sqrt(SIGMA_MAX**2 + std**2)), NoiseLevels(*numbers, "log_uniform"))
+    prior = Prior(location, jnp.sqrt(SIGMA_MAX**2 + std**2))
+    model = DiffusionModel(denoiser, prior, NoiseLevels(*numbers, "log_uniform"))
     levels = [LevelRecord(0, 2.0), LevelRecord(1, 1.0, ess_fraction=0.9, evaluations={"refinement": 1000})]
     facts = {
         "model": model,

@@ -148,7 +148,8 @@ def test_foreign_files_are_refused(tmp_path):
     for name in ("one.npy", "pickle.npz", "text.npz", "empty.npz"):
         with pytest.raises(RunFolderError, match="damaged"):
             read_arrays(tmp_path / name)
-    for text, problem in (('{"a": 1}', "carries no checksum"), ("[1]", "carries no checksum"), ("[" * 100_000, "damaged")):
+    texts = {'{"a": 1}': "carries no checksum", "[1]": "carries no checksum", "[" * 100_000: "damaged"}
+    for text, problem in texts.items():
         (tmp_path / "foreign.json").write_text(text)
         with pytest.raises(RunFolderError, match=problem):
             read_json(tmp_path / "foreign.json")

@@ -3,6 +3,7 @@
 from tempering import xla_guard
 
 xla_guard.guard()  # before anything makes an array
+xla_guard.quiet_command_line()
 
 from tempering.api import fit, load
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError

@@ -73,7 +73,9 @@ class Progress:
         note = {"ledger": self.ledger.as_dict(), "levels": [record.as_dict() for record in self.ordered()]}
         self.store.save(level, name, arrays_of(tree), note)
         record = self.levels.get(level)
-        self.store.log({"event": "part", "level": level, "part": name, **({"record": record.as_dict()} if record else {})})
+        self.store.log(
+            {"event": "part", "level": level, "part": name, **({"record": record.as_dict()} if record else {})}
+        )
         return tree
 
     def ordered(self) -> list[LevelRecord]:

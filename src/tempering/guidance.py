@@ -7,7 +7,11 @@ from tempering.types import Array, Denoise, Float
 
 __all__ = ["Guided", "guidance_weight"]
 
-_COORDINATES = {"T": lambda temperature: temperature, "log_T": jnp.log, "inverse_T": lambda temperature: 1.0 / temperature}
+_COORDINATES = {
+    "T": lambda temperature: temperature,
+    "log_T": jnp.log,
+    "inverse_T": lambda temperature: 1.0 / temperature,
+}
 
 
 def guidance_weight(

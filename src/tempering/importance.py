@@ -86,7 +86,7 @@ def _refuse_weightless(weighted: Weighted) -> None:
     if not bool(jnp.any(weighted.log_weights > -jnp.inf)):
         num = weighted.log_weights.shape[0]
         raise DensityError(
-            f"none of the {num} samples of the model has a usable density ({weighted.num_nonfinite} NaN, +inf or without "
-            "a finite gradient or log q, the rest outside the support); one at least is needed: train longer, take more "
-            "levels, or mend the density"
+            f"none of the {num} samples of the model has a usable density ({weighted.num_nonfinite} NaN, +inf or "
+            "without a finite gradient or log q, the rest outside the support); one at least is needed: train longer, "
+            "take more levels, or mend the density"
         )

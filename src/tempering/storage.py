@@ -32,7 +32,9 @@ def write_bytes(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise RunFolderError(f"could not write {path}: {error.strerror or error}; free space or choose another folder") from error
+        raise RunFolderError(
+            f"could not write {path}: {error.strerror or error}; free space or choose another folder"
+        ) from error
 
 
 def _digest_of_arrays(arrays: dict[str, np.ndarray]) -> str:

@@ -10,7 +10,7 @@ import sys
 import warnings
 from importlib import metadata
 
-__all__ = ["FLAG", "guard"]
+__all__ = ["FLAG", "guard", "quiet_command_line"]
 
 FLAG = "--xla_cpu_experimental_ynn_fusion_type="
 
@@ -36,6 +36,19 @@ def guard() -> bool:
         return False
     os.environ["XLA_FLAGS"] = f"{flags} {FLAG}".strip()
     return True
+
+
+def quiet_command_line() -> None:
+    """Keep XLA's log off the terminal of the `tempering` command, which uses the compilation cache.
+
+    For every CPU program that comes from the cache XLA logs kilobytes of false alarm: it takes its own tuning hints
+    (prefer-no-gather) for features of the processor. It reads the variable when jaxlib is loaded, so this cannot wait
+    for the command itself. Programs that import the library keep their log.
+    """
+    is_script = os.path.basename(sys.argv[0]) == "tempering"
+    is_module = sys.argv[0] == "-m" and "tempering" in sys.orig_argv
+    if is_script or is_module:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _has_started() -> bool:

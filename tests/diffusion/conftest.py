@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
-from support.oracle import GaussianDenoiser
 
+from support.oracle import GaussianDenoiser
 from tempering.diffusion import NoiseLevels, Prior
 
 

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_fraction, must_fail
-
 from tempering.buffer import Buffer
 from tempering.diffusion import DiffusionModel, fit_denoisers
 from tempering.diffusion.calibrate import (
@@ -230,9 +230,7 @@ def test_it_stops_early_and_keeps_the_best(buffers):
     indices = jnp.repeat(jnp.arange(num_held_out), 8)
     check_keys = jax.vmap(lambda key: jax.random.split(jax.random.split(key)[1], indices.shape[0]))(pairs[:, 1])
     loss_of = eqx.filter_vmap(lambda denoiser, keys, data: _mean_loss(denoiser, keys, data, indices))
-    np.testing.assert_allclose(
-        eqx.filter_jit(loss_of)(models, check_keys, held_out), info.validation_loss, rtol=1e-4
-    )
+    np.testing.assert_allclose(eqx.filter_jit(loss_of)(models, check_keys, held_out), info.validation_loss, rtol=1e-4)
     # ... and better than that of the last weights, which patience 0 keeps.
     _, last = fitted(buffers, (1.0, BETA), **(kwargs | {"training": replace(training, patience=0)}))
     assert np.all(last.num_steps == 2000)

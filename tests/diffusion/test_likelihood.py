@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.oracle import GaussianDenoiser
 from support.random_checks import must_fail
-
 from tempering.diffusion import DiffusionModel, Prior, log_likelihood, sigma_grid
 from tempering.diffusion.solve import Method, flow
 from tempering.numerics import compensated_add

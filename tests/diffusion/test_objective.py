@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.oracle import GaussianDenoiser, quadrature_denoiser
 from support.random_checks import must_fail
-
 from tempering.diffusion import Denoiser, NoiseLevels
 from tempering.diffusion.objective import denoising_loss, regression_target
 from tempering.targets import GaussianMixture
@@ -67,7 +67,7 @@ def test_no_blend_is_the_sample_itself():
 def test_a_gaussian_with_its_own_variance_leaves_no_noise(sigma):
     mean, variance, temperature = np.array([2.0, -5.0]), np.array([0.3, 6.0]), 1.7
     x = jnp.asarray(mean + np.random.default_rng(0).normal(size=(50, 2)) * np.sqrt(temperature * variance), jnp.float32)
-    tempered_grads = -(x - jnp.asarray(mean, jnp.float32)[None]) / jnp.asarray(temperature * variance, jnp.float32)[None]
+    tempered_grads = jnp.asarray(-(np.asarray(x) - mean) / (temperature * variance), jnp.float32)
     noisy = jnp.array([3.0, -1.0])
 
     def targets(blend):

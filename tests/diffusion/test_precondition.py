@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.oracle import GaussianDenoiser
 
+from support.oracle import GaussianDenoiser
 from tempering.diffusion import Denoiser
 from tempering.diffusion.networks import MLP, ResidualMLP, make_network
 from tempering.diffusion.precondition import output_scale

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, assert_std, must_fail
-
 from tempering.diffusion import draw, sigma_grid
 from tempering.diffusion.divergence import denoise_with_trace
 from tempering.diffusion.solve import Method, flow, in_chunks, method_of
@@ -131,9 +131,7 @@ def test_hutchinson_is_unbiased(correlated):
     def traces(keys):
         exact = denoise_with_trace(correlated.denoise, point, sigma, keys[0], divergence="exact", num_probes=1)
         return exact, jax.vmap(
-            lambda key: denoise_with_trace(
-                correlated.denoise, point, sigma, key, divergence="hutchinson", num_probes=2
-            )
+            lambda key: denoise_with_trace(correlated.denoise, point, sigma, key, divergence="hutchinson", num_probes=2)
         )(keys)
 
     (denoised, exact), (also_denoised, estimates) = traces(keys)

@@ -19,7 +19,7 @@ _INNER_SHARE = 0.03
 _TRAINING_MARGIN = 3.0
 """Training reaches this much below the level's own sigma_min, because the next, colder level samples there."""
 _SPREAD_MULTIPLE = 5.0
-"""sigma_max over the spread: the noised density is then Gaussian but for 4 % of its variance, which the prior matches."""
+"""sigma_max over the spread: the noised density is then Gaussian but for 4 % of its variance; the prior matches."""
 
 
 def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:

@@ -14,7 +14,9 @@ __all__ = ["log_likelihood"]
 
 
 @eqx.filter_jit
-def _likelihood_chunk(keyed: tuple[Keys, Array], denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> Array:
+def _likelihood_chunk(
+    keyed: tuple[Keys, Array], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
+) -> Array:
     def one(key: Key, x: Array) -> Array:
         # What is gained on the way up is lost on the way down.
         noisy, change = flow(denoise, x, sigmas[::-1], key, method)

@@ -23,7 +23,7 @@ def regression_target(
 ) -> Float[Array, " dim"]:
     """a x0 + (1 - a) (x_noisy + sigma^2 g) with a = sigma^2 / (sigma^2 + s^2), written without cancellation.
 
-    For a Gaussian of variance s^2 this has no variance left; `blend_variance` s^2 = 0 is plain denoising score matching.
+    For a Gaussian of variance s^2 this has no variance left; `blend_variance` s^2 = 0 is denoising score matching.
     """
     share = blend_variance / (sigma**2 + blend_variance)  # 1 - a
     return (1.0 - share) * x + share * x_noisy + share * sigma**2 * tempered_grad

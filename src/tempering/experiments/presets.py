@@ -28,7 +28,7 @@ _MW32 = TargetConfig("many_well", {"dim": 32})
 
 # The paper's appendix: 5-layer MLP, t_max = 40, Euler, sigma_data from the buffer, batch 1,000, 10,000 iterations.
 _PAPER_NETWORK = Network(kind="mlp", width=256, depth=5)
-_PAPER_NOISE = Noise(sigma_min=0.002, sigma_max=40.0, prior="noise", is_isotropic=True)
+_PAPER_NOISE = Noise(sigma_min=0.002, sigma_max=40.0, is_isotropic=True)
 _PAPER_TRAINING = Training(
     num_steps=10_000, batch_size=1000, learning_rate=1e-3, patience=0, validation_fraction=0.02, use_gradients=False
 )
@@ -37,13 +37,13 @@ _PAPER_EXPLORATION = Exploration(kernel="mala", swap_interval=5, swap_scheme="sw
 _PAPER_METRICS = MetricsConfig(num_transport=10_000, is_paper_compatible=True)
 
 _MOG40_SETTINGS = PTSDSettings(
-    buffer_size=4000,
-    num_final_draws=1000,
+    buffer_size=2000,
+    num_final_draws=800,
     ladder=Ladder(hottest=100.0, num_levels=5),
-    initial=Initial(num_chains=200, num_steps=60, burn_in=20, thin=2, scale=20.0),
+    initial=Initial(num_chains=200, num_steps=32, burn_in=12, thin=2, scale=20.0),
     network=Network(kind="residual", width=128, depth=3),
-    training=Training(num_steps=2000, num_finetune_steps=1000, batch_size=512),
-    sampling=Sampling(num_steps=40, chunk_size=4000),
+    training=Training(num_steps=2000, num_finetune_steps=600, check_every=200, batch_size=512),
+    sampling=Sampling(num_steps=40, chunk_size=2000),
     guidance=Guidance("log_T"),
     resampling=Resampling(quantile=0.99),
     refinement=Refinement(num_steps=0),
@@ -123,7 +123,7 @@ PRESETS: dict[str, RunConfig] = {
             _pt_dm(
                 _MOG40_SETTINGS,
                 Ladder(hottest=100.0, num_levels=5),
-                Initial(num_chains=100, num_steps=72, burn_in=32, thin=1, scale=20.0),
+                Initial(num_chains=100, num_steps=37, burn_in=17, thin=1, scale=20.0),
             ),
             MetricsConfig(),
         ),

@@ -57,11 +57,20 @@ def _explore(key: Key, target, kernel: Kernel, state: TemperingState, betas: Flo
     def one(key, chain, beta, step_size):
         return kernel.step(key, chain, target, beta=beta, step_size=step_size)
 
-    by_level_and_chain = jax.vmap(jax.vmap(one, in_axes=(0, 0, None, None)))
+    def flat(leaf: Array) -> Array:
+        return jnp.swapaxes(leaf, 0, 1).reshape((-1, *leaf.shape[2:]))
+
+    def by_level(leaf: Array) -> Array:
+        return jnp.swapaxes(leaf.reshape((num_chains, num_levels, *leaf.shape[1:])), 0, 1)
+
     # A chain's keys come from its own index, so they do not depend on how many chains run beside it.
     keys = jax.vmap(lambda chain_key: jax.random.split(chain_key, num_levels))(jax.random.split(key, num_chains))
     step_size = jnp.exp(state.step_sizes.log_step_size)
-    return by_level_and_chain(keys.T, state.chain, betas, step_size)
+    # One batch axis, not two: a density with a matrix product takes XLA twice as long under two vmaps on CPU
+    # (benchmarks/bench_pt.py). Chains are the slow index, so that an axis sharded over devices stays one.
+    of_level = lambda values: jnp.tile(values, num_chains)  # noqa: E731
+    stepped = jax.vmap(one)(keys.reshape(-1), jax.tree.map(flat, state.chain), of_level(betas), of_level(step_size))
+    return jax.tree.map(by_level, stepped)
 
 
 def _exchange(key: Key, state: TemperingState, betas: Float[Array, " level"], round_index: Array, scheme: str):
