@@ -35,6 +35,8 @@ _PAPER_TRAINING = Training(
 _PAPER_SAMPLING = Sampling(solver="euler", num_steps=1000, divergence="hutchinson", num_probes=1, chunk_size=12_000)
 _PAPER_EXPLORATION = Exploration(kernel="mala", swap_interval=5, swap_scheme="sweep")
 _PAPER_METRICS = MetricsConfig(num_transport=10_000, is_paper_compatible=True)
+# Transport is saturated in 32 dimensions (the floor is 4.7 and the paper's best 5.0), so it need not be costly there.
+_MW32_PAPER_METRICS = MetricsConfig(num_transport=2_000, is_paper_compatible=True)
 
 _MOG40_SETTINGS = PTSDSettings(
     buffer_size=2000,
@@ -50,16 +52,16 @@ _MOG40_SETTINGS = PTSDSettings(
 )
 
 _MW32_SETTINGS = PTSDSettings(
-    buffer_size=6000,
+    buffer_size=8000,
     num_final_draws=1000,
-    ladder=Ladder(hottest=10.0, num_levels=7),
-    initial=Initial(num_chains=300, num_steps=300, burn_in=150, thin=7),
+    ladder=Ladder(hottest=10.0, num_levels=8),
+    initial=Initial(num_chains=500, num_steps=100, burn_in=52, thin=3),
     network=Network(kind="residual", width=128, depth=3),
-    training=Training(num_steps=2000, num_finetune_steps=1000, batch_size=512),
-    sampling=Sampling(num_steps=32, divergence="hutchinson", num_probes=2, chunk_size=2000),
+    training=Training(num_steps=3000, num_finetune_steps=1500, batch_size=512),
+    sampling=Sampling(num_steps=32, divergence="hutchinson", num_probes=4, chunk_size=2000),
     guidance=Guidance("log_T"),
     resampling=Resampling(quantile=0.9),
-    refinement=Refinement(num_steps=10),
+    refinement=Refinement(num_steps=0),
 )
 
 _MOG40_PAPER = PTSDSettings(
@@ -139,7 +141,7 @@ PRESETS: dict[str, RunConfig] = {
             MetricsConfig(),
         ),
         _run("mog40-paper", "PTSD on MoG-40, the paper's table", _MOG40, _MOG40_PAPER, _PAPER_METRICS),
-        _run("mw32-paper", "PTSD on Many-Well-32, the paper's table", _MW32, _MW32_PAPER, _PAPER_METRICS),
+        _run("mw32-paper", "PTSD on Many-Well-32, the paper's table", _MW32, _MW32_PAPER, _MW32_PAPER_METRICS),
         _run(
             "mog40-paper-pt-dm",
             "PT+DM on MoG-40, the paper's ladder, at the evaluations of mog40-paper",
@@ -160,7 +162,7 @@ PRESETS: dict[str, RunConfig] = {
                 Ladder(hottest=10.0, num_levels=10),
                 Initial(num_chains=20, num_steps=28_480, burn_in=14_240, thin=10),
             ),
-            _PAPER_METRICS,
+            _MW32_PAPER_METRICS,
         ),
     )
 }
