@@ -135,8 +135,8 @@ PRESETS: dict[str, RunConfig] = {
             _MW32,
             _pt_dm(
                 _MW32_SETTINGS,
-                Ladder(hottest=10.0, num_levels=7),
-                Initial(num_chains=100, num_steps=1160, burn_in=300, thin=14),
+                Ladder(hottest=10.0, num_levels=8),
+                Initial(num_chains=100, num_steps=186, burn_in=66, thin=1),
             ),
             MetricsConfig(),
         ),
