@@ -120,8 +120,8 @@ def sides_of(target, num_steps: int) -> dict:
 
 
 def measure(name: str, target, num_steps: int, num_turns: int) -> dict:
-    seconds = interleave(sides_of(target, num_steps), num_turns)
-    micro = {side: values / num_steps * 1e6 for side, values in seconds.items()}
+    turns = interleave(sides_of(target, num_steps), num_turns)
+    micro = {side: values / num_steps * 1e6 for side, values in turns.seconds.items()}
     whole = micro["step"]
     parts = {
         "value and gradient": micro["value and gradient"],
@@ -131,9 +131,9 @@ def measure(name: str, target, num_steps: int, num_turns: int) -> dict:
     }
     parts["rest (adaptation, tally, fusion)"] = whole - sum(parts.values())
     figures = {
-        "step_over_value_and_gradient": ratio(whole, micro["value and gradient"]),
+        "step_over_value_and_gradient": ratio(whole, micro["value and gradient"], turns.others),
         "microseconds": {"step": quartiles(whole), **{part: quartiles(values) for part, values in parts.items()}},
-        "share_of_step": {part: ratio(values, whole) for part, values in parts.items()},
+        "share_of_step": {part: quartiles(values / whole) for part, values in parts.items()},
     }
     show(f"{name}: one step of {BETAS.shape[0] * NUM_CHAINS:,} chains", figures["microseconds"], "microseconds")
     show(f"{name}: shares of the step", figures["share_of_step"], "1 = the step")
@@ -144,7 +144,7 @@ def measure(name: str, target, num_steps: int, num_turns: int) -> dict:
 def main() -> None:
     options = parser(__doc__).parse_args()
     means, stds = components()
-    # Steps a call: a multiple of the swap interval, and long against the clock yet short against the mood of the machine.
+    # Steps a call: a multiple of the swap interval; long against the clock, short against the moods of the machine.
     is_fast = jax.default_backend() != "cpu"
     plan = {
         "mixture-1000": (GaussianMixture(means, stds=stds), 50 if is_fast else 5, 8),

@@ -2,7 +2,8 @@
 
 A machine that others use changes speed from second to second, so a single time means little here. The sides of a
 comparison take turns, many short repeats each, and what is reported is the ratio within a turn: both halves of a ratio
-saw the same machine.
+saw the same machine. Even so a load from elsewhere need not slow both sides alike, so every turn also records how many
+cores others kept busy, and the ratio is given once more for the quiet turns alone.
 """
 
 import argparse
@@ -14,13 +15,46 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["finish", "interleave", "parser", "quartiles", "ratio", "show"]
+__all__ = ["Meter", "Turns", "finish", "interleave", "parser", "quartiles", "ratio", "show"]
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "torch")
+_QUIET = 0.2
+"""Cores that others may keep busy in a quiet turn: a tenth of a machine with two."""
+
+
+class Meter:
+    """How many cores other processes have kept busy since the last reading; NaN where /proc/stat does not exist."""
+
+    def __init__(self):
+        self._last = self._now()
+
+    def read(self) -> float:
+        now = self._now()
+        busy, own, wall = (after - before for after, before in zip(now, self._last, strict=True))
+        self._last = now
+        return max(0.0, (busy - own) / wall)
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        try:
+            ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        except OSError:
+            return float("nan"), time.process_time(), time.perf_counter()
+        busy = sum(ticks) - ticks[3] - ticks[4]  # all but idle and waiting for disks
+        return busy / os.sysconf("SC_CLK_TCK"), time.process_time(), time.perf_counter()
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Seconds by side and turn, and the cores that others kept busy in each turn."""
+
+    seconds: dict[str, np.ndarray]
+    others: np.ndarray
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -32,8 +66,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def interleave(sides: dict[str, Callable[[], object]], num_turns: int, num_warm: int = 2) -> dict[str, np.ndarray]:
-    """Seconds of every call by side. A side must itself wait for its result.
+def interleave(sides: dict[str, Callable[[], object]], num_turns: int, num_warm: int = 2) -> Turns:
+    """Time every side once a turn. A side must itself wait for its result.
 
     The order is reversed every other turn, so that no side always runs in the caches that the same other one left.
     """
@@ -41,13 +75,15 @@ def interleave(sides: dict[str, Callable[[], object]], num_turns: int, num_warm:
         for call in sides.values():
             call()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
+    others, meter = [], Meter()
     for turn in range(num_turns):
         names = list(sides) if turn % 2 == 0 else list(sides)[::-1]
         for name in names:
             begin = time.perf_counter()
             sides[name]()
             seconds[name].append(time.perf_counter() - begin)
-    return {name: np.asarray(values) for name, values in seconds.items()}
+        others.append(meter.read())
+    return Turns({name: np.asarray(values) for name, values in seconds.items()}, np.asarray(others))
 
 
 def quartiles(values: np.ndarray) -> dict[str, float]:
@@ -57,17 +93,32 @@ def quartiles(values: np.ndarray) -> dict[str, float]:
     return {name: float(f"{value:.4g}") for name, value in rounded.items()}
 
 
-def ratio(above: np.ndarray, below: np.ndarray) -> dict[str, float]:
-    """Quartiles of the ratio within a turn."""
-    return quartiles(above / below)
+def ratio(above: np.ndarray, below: np.ndarray, others: np.ndarray) -> dict:
+    """Quartiles of the ratio within a turn, over all turns and over the quiet ones."""
+    is_quiet = others < _QUIET
+    quiet = quartiles((above / below)[is_quiet]) if np.any(is_quiet) else None
+    busy = float(f"{np.median(others):.2g}")
+    counts = {"num_turns": len(others), "num_quiet": int(np.sum(is_quiet)), "cores_of_others": busy}
+    return {**quartiles(above / below), "quiet": quiet, **counts}
 
 
-def show(title: str, rows: dict[str, dict[str, float]], unit: str) -> None:
+def show(title: str, rows: dict[str, dict], unit: str) -> None:
     """Print median [quartiles] of every row."""
     print(f"\n{title} ({unit}; median [quartiles])")
     width = max(len(name) for name in rows)
     for name, row in rows.items():
-        print(f"  {name:<{width}}  {row['median']:>10,.4g}  [{row['q25']:,.4g}, {row['q75']:,.4g}]")
+        print(f"  {name:<{width}}  {_range(row)}" + _quiet_part(row))
+
+
+def _range(row: dict) -> str:
+    return f"{row['median']:>10,.4g}  [{row['q25']:,.4g}, {row['q75']:,.4g}]"
+
+
+def _quiet_part(row: dict) -> str:
+    if "num_quiet" not in row:
+        return ""
+    found = _range(row["quiet"]) if row["quiet"] else " none"
+    return f"   quiet turns ({row['num_quiet']} of {row['num_turns']}):{found}"
 
 
 def finish(options: argparse.Namespace, figures: dict, **settings) -> None:

@@ -49,7 +49,7 @@ def model_of(cold_temperature=COLD, hot_temperature=HOT, coordinate="T"):
     """The guided Gaussian in 1-D; the prior is that of the next level, noised."""
     cold, hot = (GaussianDenoiser([MEAN], [[VARIANCE]], t) for t in (cold_temperature, hot_temperature))
     weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
-    prior = Prior(jnp.array([MEAN]), jnp.sqrt(jnp.array([SIGMA_MAX**2 + NEXT * VARIANCE])))
+    prior = Prior.diagonal(jnp.array([MEAN]), jnp.sqrt(jnp.array([SIGMA_MAX**2 + NEXT * VARIANCE])))
     numbers = (jnp.asarray(n) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
     return DiffusionModel(Guided(cold, hot, weight), prior, NoiseLevels(*numbers, "log_uniform"))
 
@@ -73,7 +73,7 @@ def spread_of(draws) -> float:
     keys = jax.vmap(lambda key: jax.random.split(key)[0])(jax.random.split(jax.random.key(0), NUM))
     starts = np.asarray(jax.vmap(prior.sample)(keys), np.float64)[:, 0] - MEAN
     ends = np.asarray(draws, np.float64)[:, 0] - MEAN
-    return float(starts @ ends / (starts @ starts)) * float(prior.std[0])
+    return float(starts @ ends / (starts @ starts)) * float(jnp.diag(prior.scale)[0])
 
 
 def check_bias(draws):

@@ -33,7 +33,7 @@ TARGET, COUNTER = counting_target(Gaussian(LOCATION, np.diag(STD**2), log_consta
 def sampler_of(denoiser, **changes) -> Sampler:
     location, std = (jnp.asarray(value, jnp.float32) for value in (LOCATION, STD))
     numbers = (jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
-    prior = Prior(location, jnp.sqrt(SIGMA_MAX**2 + std**2))
+    prior = Prior.diagonal(location, jnp.sqrt(SIGMA_MAX**2 + std**2))
     model = DiffusionModel(denoiser, prior, NoiseLevels(*numbers, "log_uniform"))
     levels = [LevelRecord(0, 2.0), LevelRecord(1, 1.0, ess_fraction=0.9, evaluations={"refinement": 1000})]
     facts = {
@@ -91,13 +91,13 @@ def test_the_same_seed_gives_the_same_draws(exact):
     assert np.max(np.abs(exact.sample(500, seed=4) - draws[:500])) > 0.5
 
 
-@pytest.mark.parametrize("solver", ["euler", "adaptive", "sde"])
+@pytest.mark.parametrize("solver", ["euler", "sde"])
 def test_other_solvers(exact, solver):
     draws = exact.sample(500, seed=1, solver=solver)
     assert draws.shape == (500, 3) and np.all(np.isfinite(draws))
     assert exact.sampling.solver == "heun"
-    if solver == "adaptive":
-        np.testing.assert_allclose(draws, exact.sample(500, seed=1), atol=2e-2)
+    gap = np.max(np.abs(draws - exact.sample(500, seed=1)))
+    assert gap < 0.5 if solver == "euler" else gap > 1.0  # the same flow, another path
 
 
 def test_weights_make_draws_exact_and_are_counted_apart(exact):

@@ -1,6 +1,7 @@
 """The library's front door: a density in, a sampler out."""
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,15 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters import as_target
+from tempering.adapters import as_target, fingerprint
 from tempering.automatic import automatic_settings, default_budget, pilot_settings
 from tempering.checkpoint import Nowhere, Progress, Store
-from tempering.errors import RunFolderError, SettingsError
-from tempering.experiments.config import RunConfig, TargetConfig
+from tempering.errors import BudgetError, RunFolderError, SettingsError
+from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
 from tempering.experiments.methods import METHODS
 from tempering.experiments.run import target_of
 from tempering.experiments.run_folder import RunFolder
 from tempering.ledger import Ledger
+from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
 from tempering.preparation import Teller, prepare
 from tempering.progress import choose_display
@@ -31,6 +33,7 @@ from tempering.settings import (
     require_choice,
     require_count,
     require_positive,
+    require_seed,
 )
 from tempering.types import OnEvent
 
@@ -80,7 +83,7 @@ def fit(
     """
     target = as_target(log_density, dim)
     require_choice("method", method, tuple(METHODS))
-    require_count("seed", seed, 0)
+    require_seed("seed", seed)
     if budget is not None:
         require_count("budget", budget)
     if scale is not None:
@@ -93,12 +96,19 @@ def fit(
     width = scale if scale is not None else base.initial.scale
     start_fn = _start_fn(init, target.dim, width)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
-    with _store(out, target, method, base, seed, budget, ladder_settings, width) as store:
+    changed = _replace(base, ladder_settings, width)
+    is_automatic = settings is None
+    _check_budget(method, target.dim, changed, budget, is_automatic)
+    seed = int(seed)
+    with _store(out, target, init, start_fn, method, changed, seed, budget, is_automatic) as store:
+        if isinstance(store, RunFolder) and (store.path / "sampler.json").exists():
+            return load_sampler(store.path, target)
         with choose_display(quiet=not progress) as on_event:
-            if settings is None:
-                sampler = _fit_automatic(target, method, budget, seed, start_fn, ladder_settings, width, store, on_event)
+            if is_automatic:
+                sampler = _fit_automatic(
+                    target, method, budget, seed, start_fn, ladder_settings, width, store, on_event
+                )
             else:
-                changed = _replace(base, ladder_settings, width)
                 sampler = METHODS[method].fit(
                     target,
                     jax.random.key(seed),
@@ -108,7 +118,7 @@ def fit(
                     store=store,
                     on_event=on_event,
                 )
-        if isinstance(store, RunFolder) and not (store.path / "sampler.json").exists():
+        if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
 
@@ -124,7 +134,7 @@ def load(folder: str | Path, log_density: Any = None) -> Sampler:
         raise RunFolderError(f"{folder} holds no finished sampler (sampler.json is missing); fit or resume it first")
     if log_density is None and (folder / "config.json").exists():
         config = RunFolder.read_config(folder)
-        if config.target.name != _OWN_DENSITY:
+        if config.target.name != OWN_DENSITY:
             return load_sampler(folder, target_of(config))
     sampler = load_sampler(folder)
     if log_density is not None:
@@ -132,7 +142,23 @@ def load(folder: str | Path, log_density: Any = None) -> Sampler:
     return sampler
 
 
-_OWN_DENSITY = "own density"
+def _check_budget(
+    method: str, dim: int, settings: PTSDSettings | PTDMSettings, budget: int | None, is_automatic: bool
+) -> None:
+    """Refuse a budget that is known to be too small before a folder is made; what a pilot decides comes later."""
+    has_ladder = settings.ladder.temperatures is not None or settings.ladder.hottest is not None
+    if is_automatic and not has_ladder:
+        pilot_settings(dim, budget or default_budget(dim))
+    elif is_automatic:
+        temperatures = temperatures_of(settings.ladder, dim=dim)
+        automatic_settings(method, dim=dim, temperatures=temperatures, budget=budget or default_budget(dim), scale=1.0)
+    elif has_ladder and budget is not None:
+        total = sum(METHODS[method].plan(settings, dim).values())
+        if total > budget:
+            raise BudgetError(
+                f"the plan needs {total:,} evaluations, more than the budget of {budget:,}; raise the budget, or lower "
+                "buffer_size, initial.num_steps or the levels in the settings"
+            )
 
 
 def _fit_automatic(
@@ -174,7 +200,10 @@ def _start_fn(init: Any, dim: int, scale: float) -> StartFn:
         return normal_start(dim, scale)
     if callable(init):
         return _checked(init, dim)
-    rows = np.asarray(init, np.float32)
+    try:
+        rows = np.asarray(init, np.float32)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"init is a {type(init).__name__} that is no array of numbers; give (n, {dim})") from error
     if rows.ndim != 2 or rows.shape[1] != dim or rows.shape[0] == 0 or not np.all(np.isfinite(rows)):
         raise SettingsError(f"init has shape {rows.shape}; it must be finite, of shape (n, {dim}) with n at least 1")
     return rows_start(jnp.asarray(rows))
@@ -192,27 +221,42 @@ def _checked(init: Callable, dim: int) -> StartFn:
 
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
     try:
+        if isinstance(ladder, str):  # its letters might be digits
+            raise TypeError("a string is no list of temperatures")
         return tuple(float(temperature) for temperature in ladder)
     except (TypeError, ValueError) as error:
-        raise SettingsError(f"ladder = {ladder!r} is not allowed: it must be a list of temperatures ending at 1") from error
+        raise SettingsError(
+            f"ladder = {ladder!r} is not allowed: it must be a list of temperatures ending at 1"
+        ) from error
 
 
 def _replace(base: PTSDSettings | PTDMSettings, ladder: Ladder, scale: float) -> PTSDSettings | PTDMSettings:
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
 
 
-def _store(out, target, method, base, seed, budget, ladder, scale):
+def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
+    """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
+    identity = {"dim": target.dim, "density": fingerprint(target)}
+    if init is not None:
+        rows = start_fn(jax.random.key(0), 8) if callable(init) else np.asarray(init, np.float32)
+        identity["init"] = int.from_bytes(hashlib.sha256(np.asarray(rows).tobytes()).digest()[:6])
+    return identity
+
+
+def _store(out, target, init, start_fn, method, settings, seed, budget, is_automatic):
     """The folder to keep parts in, new or to be resumed; or nowhere."""
     if out is None:
         return nullcontext(Nowhere())
-    own = TargetConfig(_OWN_DENSITY, {"dim": target.dim})
-    config = RunConfig(
-        "fit", "a density of one's own", own, method, _replace(base, ladder, scale), seed=seed, budget=budget
-    )
+    own = TargetConfig(OWN_DENSITY, _identity(target, init, start_fn))
+    how = "settings chosen from the density" if is_automatic else "settings by hand"
+    config = RunConfig("fit", f"a density of one's own, {how}", own, method, settings, seed=seed, budget=budget)
     if not (Path(out) / "config.json").exists():
         return RunFolder.create(out, config)
     folder = RunFolder.open(out)
     if folder.config != config:
         folder.close()
-        raise RunFolderError(f"{out} holds a run with other settings; choose another folder, or call with the same settings")
+        raise RunFolderError(
+            f"{out} holds a fit of another density or with other arguments; choose another folder, or repeat the call "
+            "that made it"
+        )
     return folder

@@ -15,7 +15,7 @@ from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.importance import weigh
 from tempering.ledger import Ledger
 from tempering.records import LevelRecord, finite_or_none, level_table
-from tempering.settings import Network, Sampling, require, require_count
+from tempering.settings import Network, Sampling, require_count, require_seed
 from tempering.storage import arrays_of, read_arrays, read_json, tree_from, write_arrays, write_json
 from tempering.types import Array, Float
 
@@ -63,9 +63,7 @@ class Sampler:
         return self.ledger.total
 
     def _key(self, seed: int) -> Array:
-        # JAX keeps 32 bits of a seed: 2**32 + 1 would silently be 1.
-        is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-        require(is_integer and 0 <= int(seed) < 2**32, "seed", seed, "an integer from 0 to 2**32 - 1")
+        require_seed("seed", seed)
         return jax.random.key(int(seed))
 
     def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> np.ndarray:
@@ -168,7 +166,7 @@ def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
         vector, number = jnp.zeros((dim,)), jnp.zeros(())
         denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector)
         levels = NoiseLevels(number, number, number, number, number, distribution)
-        return DiffusionModel(denoiser, Prior(vector, vector), levels)
+        return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
 
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
 

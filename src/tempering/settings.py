@@ -7,6 +7,7 @@ dimension, the noise range from the buffers.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal
 
 from tempering.errors import SettingsError
@@ -40,6 +41,12 @@ def require_count(name: str, given: Any, least: int = 1) -> None:
     """Refuse anything but an integer of at least `least`."""
     is_count = isinstance(given, int) and not isinstance(given, bool)
     require(is_count and given >= least, name, given, f"an integer of at least {least}")
+
+
+def require_seed(name: str, given: Any) -> None:
+    """Refuse anything but 32 bits: JAX keeps no more of a seed, and 2**32 + 1 would silently be 1."""
+    is_integer = isinstance(given, Integral) and not isinstance(given, bool)
+    require(is_integer and 0 <= int(given) < 2**32, name, given, "an integer from 0 to 2**32 - 1")
 
 
 def require_number(name: str, given: Any, is_allowed: Callable[[float], bool], allowed: str) -> None:
@@ -223,7 +230,7 @@ class Noise:
         sigma_max: None takes five times the spread of the hottest buffer.
         rho: spacing of the sampling grid.
         distribution: of ln sigma in training: log_uniform over the range, or log_normal(log_mean, log_std).
-        prior: matched starts from N(location, sigma_max^2 + sigma_data^2), noise from N(location, sigma_max^2).
+        prior: matched starts from the Gaussian of the noised buffer's mean and covariance, noise from N(0, sigma_max^2).
         is_isotropic: one sigma_data for all coordinates (the paper), or one for each.
     """
 

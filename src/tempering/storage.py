@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,17 @@ _CHECKSUM = "sha256"
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write atomically: temporary file in the same folder, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder itself may be what is wrong
+            temporary.unlink()
         raise RunFolderError(
             f"could not write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error

@@ -34,7 +34,7 @@ def exact_flow(covariance, *, temperature=1.7, sigma_min=0.05, sigma_max=12.0) -
     mean = np.array([2.0, -5.0])
     denoise = GaussianDenoiser(mean, covariance, temperature)
     variance = np.diag(denoise.covariance_at(sigma_max))
-    prior = Prior(jnp.asarray(mean, jnp.float32), jnp.asarray(np.sqrt(variance), jnp.float32))
+    prior = Prior.diagonal(jnp.asarray(mean, jnp.float32), jnp.asarray(np.sqrt(variance), jnp.float32))
     numbers = (jnp.asarray(n, jnp.float32) for n in (sigma_min, sigma_max, -1.2, 1.2, 7.0))
     transport = denoise.flow_map(sigma_max, sigma_min)
     carried = transport @ np.diag(variance) @ transport.T

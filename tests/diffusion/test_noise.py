@@ -70,18 +70,24 @@ def test_log_normal_levels_have_their_moments():
     must_fail(assert_std, log_sigma, 0.7**2)
 
 
+SCALE = np.array([[0.2, 0.0, 0.0], [1.5, 4.0, 0.0], [-7.0, 3.0, 30.0]])
+
+
 def test_prior_density_is_scipys():
-    prior = Prior(jnp.array([1.0, -3.0, 0.5]), jnp.array([0.2, 4.0, 30.0]))
-    points = np.random.default_rng(0).normal(size=(20, 3)) * [0.4, 5.0, 60.0] + [1.5, -3.0, 0.0]
-    expected = stats.norm.logpdf(points, [1.0, -3.0, 0.5], [0.2, 4.0, 30.0]).sum(axis=1)
+    prior = Prior(jnp.array([1.0, -3.0, 0.5]), jnp.asarray(SCALE, jnp.float32))
+    points = np.random.default_rng(0).normal(size=(20, 3)) @ (1.5 * SCALE.T) + [1.5, -3.0, 0.0]
+    expected = stats.multivariate_normal([1.0, -3.0, 0.5], SCALE @ SCALE.T).logpdf(points)
     observed = jax.vmap(prior.log_prob)(jnp.asarray(points, jnp.float32))
     np.testing.assert_allclose(observed, expected, rtol=2e-5, atol=2e-5)
 
 
 def test_prior_draws_from_its_density():
-    prior = Prior(jnp.array([1.0, -3.0]), jnp.array([0.2, 4.0]))
+    prior = Prior(jnp.array([1.0, -3.0, 0.5]), jnp.asarray(SCALE, jnp.float32))
     key = jax.random.key(2)
     draws = np.asarray(jax.vmap(prior.sample)(jax.random.split(key, 10_000)))
-    assert_mean(draws, [1.0, -3.0], key=key)
-    assert_std(draws, [0.2, 4.0], key=key)
-    must_fail(assert_std, draws, np.sqrt([0.2, 4.0]))
+    whitened = np.linalg.solve(SCALE, (draws - [1.0, -3.0, 0.5]).T).T
+    assert_mean(whitened, [0.0, 0.0, 0.0], key=key)
+    assert_std(whitened, [1.0, 1.0, 1.0], key=key)
+    assert_mean(whitened[:, 0] * whitened[:, 2], 0.0, key=key)
+    transposed = np.linalg.solve(SCALE.T, (draws - [1.0, -3.0, 0.5]).T).T
+    must_fail(assert_std, transposed, [1.0, 1.0, 1.0])

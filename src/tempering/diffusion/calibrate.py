@@ -59,11 +59,12 @@ def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " di
 
 
 def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior:
-    """Where sampling starts at sigma_max."""
-    location, scale = _location_and_scale(noise, buffer)
+    """Where sampling starts at sigma_max: the noised buffer's own mean and covariance, or plain noise about the origin."""
+    location, std = spread(buffer)
     if noise.prior == "noise":
-        return Prior(location, jnp.full_like(scale, sigma_max))
-    return Prior(location, jnp.sqrt(sigma_max**2 + scale**2))
+        return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, sigma_max))
+    covariance = jnp.cov(buffer.position, rowvar=False, ddof=0).reshape((location.shape[0],) * 2)
+    return Prior(location, jnp.linalg.cholesky(covariance + sigma_max**2 * jnp.eye(location.shape[0])))
 
 
 def new_denoiser(key: Key, network: Network, noise: Noise, buffer: Buffer) -> Denoiser:

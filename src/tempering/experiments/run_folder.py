@@ -64,7 +64,7 @@ class RunFolder:
         path = Path(path)
         if path.exists() and not path.is_dir():
             raise RunFolderError(f"{path} is a file; choose a folder for the run")
-        if path.is_dir() and any(entry.name != ".lock" for entry in path.iterdir()):
+        if path.is_dir() and not all(_is_leftover(entry.name) for entry in path.iterdir()):
             remedy = "`tempering resume` goes on with it" if (path / "config.json").exists() else "it is not a run's"
             raise RunFolderError(f"{path} is not empty ({remedy}); choose another folder, nothing is overwritten")
         try:
@@ -131,6 +131,11 @@ class RunFolder:
         line = json.dumps({"seconds": round(time.monotonic() - self._started, 3), **entry})
         with open(self.path / "stats.jsonl", "a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+
+def _is_leftover(name: str) -> bool:
+    """What a process leaves in a new folder when it is killed before the configuration is written."""
+    return name == ".lock" or (name.startswith(".config.json.") and name.endswith(".tmp"))
 
 
 def _lock(path: Path):

@@ -1,0 +1,218 @@
+"""Training step and guided sampling step against the same network in eager PyTorch, in one process.
+
+    python benchmarks/bench_torch.py [--quick] [--out results/torch.json]
+
+The paper's network (five linear layers, width 256) with noise embedding and EDM preconditioning. Training: batch 1,000,
+clipped Adam, averaged weights, new noise at every step, in 2 and in 32 dimensions. Sampling: Euler steps of the guided
+denoiser with one Hutchinson probe for 10,000 samples in 32 dimensions. Both sides run on the GPU where both see one,
+else on the CPU with two threads each. PyTorch is no dependency of the library: where it is not installed, the script
+says so and ends. The aim is a ratio of at least 1 on a CPU and 8 on a GPU.
+
+On a CPU that others use, PyTorch's OpenMP threads spin at barriers for a partner that is not running, and a step takes
+up to fifty times as long: that says nothing about either library. So they are told to sleep there (OMP_WAIT_POLICY =
+PASSIVE), and `--spin` leaves PyTorch's default, which is the fair one on a quiet machine.
+"""
+
+import importlib.util
+import os
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import Meter, Turns, finish, interleave, parser, quartiles, ratio, show
+
+from tempering.diffusion import Dataset, Denoiser, NoiseLevels, Prior, draw, fit_denoisers, method_of, sigma_grid
+from tempering.diffusion.calibrate import stack
+from tempering.diffusion.divergence import denoise_with_trace
+from tempering.diffusion.networks import make_network
+from tempering.guidance import Guided
+from tempering.settings import Network, Sampling, Training
+
+NUM_THREADS = 2
+NETWORK = Network(kind="mlp", width=256, depth=5)
+SIGMAS = (0.002, 40.0)
+GUIDANCE_WEIGHT = 0.5
+NUM_DATA, NUM_SAMPLES = 10_000, 10_000
+
+
+def settle_on_device(is_spinning: bool) -> str:
+    """The device for both sides. Must come before PyTorch is imported and before JAX has computed anything."""
+    if not is_spinning:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    import torch
+
+    has_plugin = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
+    if torch.cuda.is_available() and has_plugin and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # else JAX leaves PyTorch no memory
+        # XLA multiplies float32 matrices in TF32 unless told otherwise; PyTorch has to be told to.
+        torch.set_float32_matmul_precision("high")
+        if jax.default_backend() == "gpu":
+            return "cuda"
+        sys.exit(f"PyTorch sees a GPU and JAX does not ({jax.devices()}); set JAX_PLATFORMS=cpu to compare on the CPU")
+    jax.config.update("jax_platforms", "cpu")
+    # XLA takes as many threads as the process may use cores.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:NUM_THREADS])
+    torch.set_num_threads(NUM_THREADS)
+    return "cpu"
+
+
+def denoiser_of(seed: int, dim: int) -> Denoiser:
+    network = make_network(jax.random.key(seed), dim, NETWORK)
+    return Denoiser(network, jnp.zeros((dim,)), jnp.full((dim,), 2.0 + seed))
+
+
+def as_torch(denoiser: Denoiser, device: str):
+    """The same denoiser with the same weights."""
+    from eager_torch import EagerDenoiser
+
+    network = denoiser.network
+    layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in network.layers]
+    frequencies = np.geomspace(0.6, 10.0, network.embedding.num_frequencies, dtype=np.float32)
+    return EagerDenoiser(layers, frequencies, np.asarray(denoiser.location), np.asarray(denoiser.sigma_data)).to(device)
+
+
+def levels_of() -> NoiseLevels:
+    numbers = (*SIGMAS, -1.2, 1.2, 7.0)
+    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in numbers), "log_uniform")
+
+
+def largest_difference(device: str) -> float:
+    """Between the guided denoisers and traces of both sides for the same points and probes, over the largest value."""
+    import torch
+    from eager_torch import guided, trace_by_jvp, trace_by_vjp
+
+    dim, sigma = 32, jnp.asarray(1.5)
+    cold, hot = denoiser_of(0, dim), denoiser_of(1, dim)
+    ours = Guided(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
+    x = 3.0 * jax.random.normal(jax.random.key(5), (50, dim))
+    keys = jax.random.split(jax.random.key(6), 50)
+    probes = jax.vmap(lambda key: jax.random.rademacher(key, (1, dim), x.dtype)[0])(keys)
+
+    def one(key, point):
+        return denoise_with_trace(ours, point, sigma, key, divergence="hutchinson", num_probes=1)
+
+    expected = [np.asarray(values) for values in jax.vmap(one)(keys, x)]
+    theirs = guided(as_torch(cold, device), as_torch(hot, device), GUIDANCE_WEIGHT)
+    points, vectors = (torch.tensor(np.asarray(values), device=device) for values in (x, probes))
+    differences = []
+    for trace_fn in (trace_by_jvp, trace_by_vjp):
+        found = trace_fn(theirs, points, torch.full((1, 1), float(sigma), device=device), vectors)
+        for mine, other in zip(expected, found, strict=True):
+            differences.append(np.max(np.abs(mine - other.cpu().numpy())) / np.max(np.abs(mine)))
+    return float(max(differences))
+
+
+def train(dim: int, device: str, block: int, num_turns: int) -> Turns:
+    """Seconds a step of both sides. PyTorch takes its turn whenever our fit reports a block of steps done."""
+    import torch
+    from eager_torch import EagerTraining
+
+    training = Training(
+        num_steps=block * (num_turns + 2),
+        batch_size=1000,
+        learning_rate=1e-3,
+        validation_fraction=0.002,  # the check at a block's end is ours alone to pay
+        check_every=block,
+        patience=0,
+        use_gradients=False,
+    )
+    position = 2.0 * jax.random.normal(jax.random.key(2), (NUM_DATA, dim))
+    data = Dataset(position, jnp.zeros_like(position), levels_of(), jnp.zeros((dim,)))
+    denoiser = denoiser_of(0, dim)
+    other = EagerTraining(
+        as_torch(denoiser, device), torch.tensor(np.asarray(position), device=device), SIGMAS, training
+    )
+    ours, theirs, others, meter, begin = [], [], [], Meter(), time.perf_counter()
+
+    def on_check(step: int, loss: float) -> None:  # the fit has waited for its block in order to tell the loss
+        nonlocal begin
+        ours.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        other.block(block)
+        theirs.append(time.perf_counter() - begin)
+        others.append(meter.read())
+        begin = time.perf_counter()
+
+    keys = jax.random.split(jax.random.key(3), 1)
+    fit_denoisers(keys, stack(denoiser), stack(data), training, num_steps=training.num_steps, on_check=on_check)
+    warm = slice(2, None)  # the first two: compilation on our side, allocation on theirs
+    seconds = {"ours": np.asarray(ours[warm]) / block, "PyTorch": np.asarray(theirs[warm]) / block}
+    return Turns(seconds, np.asarray(others[warm]))
+
+
+def sample(device: str, num_steps: int, num_turns: int) -> Turns:
+    """Seconds a step of the guided draw on our side and by both modes of PyTorch."""
+    import torch
+    from eager_torch import guided, guided_draw, trace_by_jvp, trace_by_vjp
+
+    dim = 32
+    cold, hot = denoiser_of(0, dim), denoiser_of(1, dim)
+    ours = Guided(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
+    sampling = Sampling(solver="euler", divergence="hutchinson", num_probes=1)
+    method, sigmas = method_of(sampling, with_density=True), sigma_grid(levels_of(), num_steps)
+    prior = Prior.diagonal(jnp.zeros((dim,)), jnp.full((dim,), SIGMAS[1]))
+    key = jax.random.key(4)
+    theirs = guided(as_torch(cold, device), as_torch(hot, device), GUIDANCE_WEIGHT)
+    nodes = torch.tensor(np.asarray(sigmas), device=device)
+    std = torch.full((dim,), SIGMAS[1], device=device)
+
+    def in_torch(trace_fn):
+        x, log_q = guided_draw(theirs, NUM_SAMPLES, std, nodes, trace_fn)
+        return float(x.sum() + log_q.sum())  # reading a number waits for everything
+
+    turns = interleave(
+        {
+            "ours": lambda: jax.block_until_ready(
+                draw(key, NUM_SAMPLES, ours, prior, sigmas, method, chunk_size=NUM_SAMPLES)
+            ),
+            "PyTorch, reverse mode": lambda: in_torch(trace_by_vjp),
+            "PyTorch, forward mode": lambda: in_torch(trace_by_jvp),
+        },
+        num_turns,
+        num_warm=1,
+    )
+    return Turns({name: values / num_steps for name, values in turns.seconds.items()}, turns.others)
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--spin", action="store_true", help="leave OpenMP's threads spinning: only on a quiet machine")
+    options = made.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        print("PyTorch is not installed here; nothing to compare with. `pip install torch` to run this benchmark.")
+        return
+    device = settle_on_device(options.spin)
+    is_fast = device == "cuda"
+    difference = largest_difference(device)
+    # TF32 keeps three digits.
+    if difference > (2e-2 if is_fast else 1e-4):
+        sys.exit(f"the two sides do not compute the same: largest relative difference {difference:.2e}")
+    block, num_turns = (200, 10) if is_fast else (10, 24)
+    few = 2 if options.quick else None
+    parts = {f"training step, {dim}-D": train(dim, device, block, few or num_turns) for dim in (2, 32)}
+    num_steps, num_turns = (50, 10) if is_fast else (5, 8)
+    parts["guided step, 32-D"] = sample(device, num_steps, few or num_turns)
+    figures: dict[str, dict] = {"milliseconds": {}, "torch_over_ours": {}}
+    for part, turns in parts.items():
+        for name, values in turns.seconds.items():
+            figures["milliseconds"][f"{part}, {name}"] = quartiles(values * 1e3)
+            if name != "ours":
+                figures["torch_over_ours"][f"{part}, {name}"] = ratio(values, turns.seconds["ours"], turns.others)
+    show(f"one step on {device}", figures["milliseconds"], "milliseconds")
+    show("PyTorch over ours", figures["torch_over_ours"], "ratio")
+    finish(
+        options,
+        figures,
+        device=device,
+        cpu_threads_of_both=None if is_fast else NUM_THREADS,
+        is_spinning=options.spin,
+        steps_a_draw=num_steps,
+        steps_a_block=block,
+        largest_relative_difference=float(f"{difference:.2g}"),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The other side of `bench_torch.py`: the same denoiser, training step and guided flow by hand in eager PyTorch.
+
+Nothing is done here that the library leaves out. Where the two differ PyTorch has the lighter work: no check for
+non-finite gradients, no blend with the target score, no key of its own for every sample, no compensated sum.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+__all__ = ["EagerDenoiser", "EagerTraining", "guided", "guided_draw", "trace_by_jvp", "trace_by_vjp"]
+
+
+class EagerDenoiser(torch.nn.Module):
+    """EDM preconditioning around an MLP on the point and the features of the noise level, with given weights."""
+
+    def __init__(
+        self,
+        layers: Sequence[tuple[np.ndarray, np.ndarray]],
+        frequencies: np.ndarray,
+        location: np.ndarray,
+        sigma_data: np.ndarray,
+    ):
+        super().__init__()
+        self.layers = torch.nn.ModuleList()
+        for weight, bias in layers:
+            layer = torch.nn.Linear(weight.shape[1], weight.shape[0])
+            with torch.no_grad():
+                layer.weight.copy_(torch.tensor(weight))
+                layer.bias.copy_(torch.tensor(bias))
+            self.layers.append(layer)
+        for name, values in (("frequencies", frequencies), ("location", location), ("sigma_data", sigma_data)):
+            self.register_buffer(name, torch.tensor(values))
+
+    def output_scale(self, sigma: torch.Tensor) -> torch.Tensor:
+        return sigma * self.sigma_data * torch.rsqrt(sigma**2 + self.sigma_data**2)
+
+    def forward(self, x_noisy: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        """E[x0 | x_noisy] for x_noisy of shape (batch, dim) and sigma of shape (batch, 1) or (1, 1)."""
+        total = sigma**2 + self.sigma_data**2
+        c_noise = torch.log(sigma) / 4.0
+        phase = c_noise * self.frequencies
+        features = torch.cat([c_noise, torch.sin(phase), torch.cos(phase)], dim=1).expand(x_noisy.shape[0], -1)
+        centred = x_noisy - self.location
+        hidden = torch.cat([centred * torch.rsqrt(total), features], dim=1)
+        for layer in self.layers[:-1]:
+            hidden = torch.nn.functional.silu(layer(hidden))
+        raw = self.layers[-1](hidden)
+        return self.location + self.sigma_data**2 / total * centred + self.output_scale(sigma) * raw
+
+
+class EagerTraining:
+    """Adam with clipped gradients, warm-up and cosine, and averaged weights; new indices and noise at every step."""
+
+    def __init__(self, denoiser: EagerDenoiser, position: torch.Tensor, sigmas: tuple[float, float], training):
+        self.denoiser, self.position, self.training = denoiser, position, training
+        self.log_low, self.log_high = math.log(sigmas[0]), math.log(sigmas[1])
+        self.params = list(denoiser.parameters())
+        self.average = [param.detach().clone() for param in self.params]
+        self.optimiser = torch.optim.Adam(self.params, lr=training.learning_rate)
+        self.step = 0
+
+    def _one(self) -> torch.Tensor:
+        training, device = self.training, self.position.device
+        indices = torch.randint(self.position.shape[0], (training.batch_size,), device=device)
+        x = self.position[indices]
+        log_sigma = torch.empty(training.batch_size, 1, device=device).uniform_(self.log_low, self.log_high)
+        sigma = torch.exp(log_sigma)
+        denoised = self.denoiser(x + sigma * torch.randn_like(x), sigma)
+        loss = torch.mean(((denoised - x) / self.denoiser.output_scale(sigma)) ** 2)
+        self.optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.params, training.clip_norm)
+        warm = min(1.0, (self.step + 1) / max(training.warmup_steps, 1))
+        cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self.step / training.num_steps)))
+        self.optimiser.param_groups[0]["lr"] = training.learning_rate * warm * (0.99 * cosine + 0.01)
+        self.optimiser.step()
+        decay = min(training.ema_decay, (1 + self.step) / (10 + self.step))
+        with torch.no_grad():
+            torch._foreach_lerp_(self.average, self.params, 1.0 - decay)  # one call for all, the quickest there is
+        self.step += 1
+        return loss.detach()
+
+    def block(self, num_steps: int) -> float:
+        """Mean loss of some steps; reading it waits for them."""
+        total = torch.zeros((), device=self.position.device)
+        for _ in range(num_steps):
+            total = total + self._one()
+        return float(total) / num_steps
+
+
+def guided(cold: EagerDenoiser, hot: EagerDenoiser, weight: float) -> Callable:
+    """(1 + w) D_cold - w D_hot."""
+
+    def denoise(x: torch.Tensor, sigma: torch.Tensor) -> torch.Tensor:
+        low, high = cold(x, sigma), hot(x, sigma)
+        return low + weight * (low - high)
+
+    return denoise
+
+
+def trace_by_jvp(denoise: Callable, x: torch.Tensor, sigma: torch.Tensor, probe: torch.Tensor):
+    """Denoised points and v^T J v, in forward mode."""
+    with torch.no_grad():
+        denoised, pushed = torch.func.jvp(lambda points: denoise(points, sigma), (x,), (probe,))
+    return denoised, torch.sum(probe * pushed, dim=1)
+
+
+def trace_by_vjp(denoise: Callable, x: torch.Tensor, sigma: torch.Tensor, probe: torch.Tensor):
+    """The same in reverse mode, which eager PyTorch users write most often."""
+    with torch.enable_grad():
+        points = x.detach().requires_grad_(True)
+        denoised = denoise(points, sigma)
+        (pulled,) = torch.autograd.grad(denoised, points, probe)
+    return denoised.detach(), torch.sum(probe * pulled, dim=1)
+
+
+def guided_draw(denoise: Callable, num: int, std: torch.Tensor, sigmas: torch.Tensor, trace_fn: Callable):
+    """Euler from N(0, std^2) along the nodes, with log densities by one Rademacher probe a step."""
+    noise = torch.randn(num, std.shape[0], device=std.device)
+    x = std * noise
+    log_q = torch.sum(-0.5 * noise**2 - torch.log(std) - 0.5 * math.log(2 * math.pi), dim=1)
+    for index in range(sigmas.shape[0] - 1):
+        sigma, step = sigmas[index].reshape(1, 1), sigmas[index + 1] - sigmas[index]
+        probe = 2.0 * torch.randint(2, x.shape, device=x.device).to(x.dtype) - 1.0
+        denoised, trace = trace_fn(denoise, x, sigma, probe)
+        log_q = log_q - step * (x.shape[1] - trace) / sigma[0]
+        x = x + step * (x - denoised) / sigma
+    return x, log_q

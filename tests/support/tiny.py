@@ -1,0 +1,162 @@
+"""Runs so small that compiling is all they cost: settings, changes of presets, folders as bytes, a store in memory.
+
+Initial chains, refined samples and buffer have the same number, so that one compilation of parallel tempering serves
+all. The samplers these runs make are worthless; only their bookkeeping is right.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tempering.settings import (
+    Initial,
+    Ladder,
+    Network,
+    PTDMSettings,
+    PTSDSettings,
+    Refinement,
+    Sampling,
+    Training,
+)
+
+__all__ = [
+    "COMMAND",
+    "METRICS_CHANGES",
+    "PTSD_CHANGES",
+    "PT_DM_CHANGES",
+    "Kept",
+    "files_of",
+    "quick_compilation",
+    "result_of",
+    "subprocess_environment",
+    "tiny_pt_dm",
+    "tiny_ptsd",
+]
+
+SIZE = 32
+SOURCE = Path(__file__).parent.parent.parent / "src"
+COMMAND = (sys.executable, "-m", "tempering")
+"""The command line as a process of its own; run it in `subprocess_environment()`."""
+
+
+def _common() -> dict[str, Any]:
+    return {
+        "buffer_size": SIZE,
+        "num_final_draws": 16,
+        "ladder": Ladder(hottest=8.0, num_levels=4),
+        "initial": Initial(num_chains=SIZE, num_steps=8, burn_in=4, thin=2, scale=3.0),
+        "network": Network(width=8, depth=2, num_frequencies=3),
+        "training": Training(
+            num_steps=20, num_finetune_steps=10, batch_size=16, check_every=10, warmup_steps=2, ema_decay=0.9
+        ),
+        "sampling": Sampling(num_steps=6, chunk_size=SIZE),
+    }
+
+
+def tiny_ptsd(**changes) -> PTSDSettings:
+    """PTSD over four levels, every sample refined."""
+    return PTSDSettings(**{**_common(), "refinement": Refinement(num_steps=3), **changes})
+
+
+def tiny_pt_dm(**changes) -> PTDMSettings:
+    """PT+DM over four levels."""
+    return PTDMSettings(**{**_common(), **changes})
+
+
+METRICS_CHANGES = (
+    "metrics.num_samples=32",
+    "metrics.num_transport=16",
+    "metrics.num_weighted=16",
+    "metrics.num_likelihood=16",
+)
+
+PT_DM_CHANGES = (
+    f"buffer_size={SIZE}",
+    "num_final_draws=16",
+    "ladder.num_levels=2",
+    f"initial.num_chains={SIZE}",
+    "initial.num_steps=8",
+    "initial.burn_in=4",
+    "initial.thin=2",
+    "network.width=8",
+    "network.depth=2",
+    "network.num_frequencies=3",
+    "training.num_steps=20",
+    "training.num_finetune_steps=10",
+    "training.batch_size=16",
+    "training.check_every=10",
+    "sampling.num_steps=6",
+    f"sampling.chunk_size={SIZE}",
+    *METRICS_CHANGES,
+)
+"""`--set` values that shrink a PT+DM preset; two levels, so that PT shares its compilation with PTSD's."""
+
+PTSD_CHANGES = (*PT_DM_CHANGES, "ladder.num_levels=4", "refinement.num_steps=3")
+"""`--set` values that shrink a PTSD preset."""
+
+
+class Kept:
+    """A store in memory: what a run folder would hold."""
+
+    def __init__(self):
+        self.parts: dict[tuple[int, str], tuple[dict[str, Any], dict[str, Any]]] = {}
+        self.entries: list[dict[str, Any]] = []
+
+    def load(self, level: int, part: str):
+        """A finished part, or None."""
+        return self.parts.get((level, part))
+
+    def save(self, level: int, part: str, arrays: dict[str, Any], note: dict[str, Any]) -> None:
+        """Keep a finished part."""
+        self.parts[level, part] = (arrays, note)
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """Keep a line of statistics."""
+        self.entries.append(entry)
+
+
+@contextmanager
+def quick_compilation() -> Iterator[None]:
+    """Compile without most optimisations, which takes a third less time; results differ by rounding only."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+def subprocess_environment(cache: Path | str) -> dict[str, str]:
+    """The environment of a process that runs the package from source, compiled quickly and kept in `cache`."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "TEMPERING_CACHE": str(cache),
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """The hash of every file's bytes by name; the lock and the time of change do not count."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    """result.json without what may differ between two equal runs: times, and the checksum over them."""
+    result = json.loads((folder / "result.json").read_text())
+    return {name: value for name, value in result.items() if name not in ("fit_seconds", "wall_seconds", "sha256")}
+
+
+def arrays_of_file(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an npz file."""
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

@@ -1,0 +1,357 @@
+"""Every method keeps the same contract: an exact account, a budget that holds, repeatable results, one compilation.
+
+The runs are tiny; whether the samplers are any good is asked once, at the end, of PTSD on a Gaussian.
+"""
+
+import dataclasses
+from collections import Counter
+from importlib import import_module
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import tempering.ptsd
+from support.counting import CountingTarget, counting_target
+from support.random_checks import assert_mean, must_fail
+from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
+from tempering.errors import BudgetError
+from tempering.experiments.config import MetricsConfig
+from tempering.experiments.evaluation import judge
+from tempering.experiments.methods import METHODS
+from tempering.ledger import Ledger
+from tempering.parallel_tempering.pilot import planned_evaluations as pilot_evaluations
+from tempering.preparation import kernel_of
+from tempering.sampler import Sampler
+from tempering.settings import (
+    Exploration,
+    Initial,
+    Ladder,
+    Network,
+    Pilot,
+    PTSDSettings,
+    Refinement,
+    Resampling,
+    Sampling,
+    Training,
+)
+from tempering.storage import arrays_of
+from tempering.targets import ExactTarget, Gaussian, anisotropic_gaussian
+
+TARGET, COUNTER = counting_target(anisotropic_gaussian())
+HMC = Exploration(kernel="hmc", num_leapfrog=3, swap_scheme="sweep", swap_interval=2)
+PILOT = {"ladder": Ladder(num_levels=4), "pilot": Pilot(num_chains=8, num_steps=16, max_rounds=3)}
+CASES = {
+    "PTSD": ("ptsd", tiny_ptsd()),
+    "PTSD by HMC": ("ptsd", tiny_ptsd(exploration=HMC)),
+    "PTSD without refinement": ("ptsd", tiny_ptsd(refinement=Refinement(num_steps=0))),
+    "PTSD, a subset refined and thinned": (
+        "ptsd",
+        tiny_ptsd(refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3)),
+    ),
+    "PTSD, last level as generated": ("ptsd", tiny_ptsd(resampling=Resampling(is_last_resampled=False))),
+    "PTSD without final draws": ("ptsd", tiny_ptsd(num_final_draws=0)),
+    "PTSD, steps that do not divide by thin": (
+        "ptsd",
+        tiny_ptsd(initial=Initial(num_chains=32, num_steps=10, burn_in=3, thin=3, scale=3.0)),
+    ),
+    "PTSD over two levels": ("ptsd", tiny_ptsd(ladder=Ladder(temperatures=(3.0, 1.0)))),
+    "PT+DM": ("pt_dm", tiny_pt_dm()),
+    "PT+DM by HMC": ("pt_dm", tiny_pt_dm(exploration=HMC)),
+    "PT+DM without final draws": ("pt_dm", tiny_pt_dm(num_final_draws=0)),
+}
+by_case = pytest.mark.parametrize("case", CASES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
+
+
+class WitnessedLedger(Ledger):
+    """A ledger that notes what the host really received between one entry and the next, by the stage that asked.
+
+    Args:
+        forgets: a stage that is not entered: the saboteur.
+    """
+
+    def __init__(self, budget=None, forgets=None):
+        super().__init__(budget)
+        COUNTER.reset()
+        self.forgets, self.stage, self.seen = forgets, None, 0
+        self.received: Counter[str] = Counter()
+
+    def spend(self, stage, num_points, *, with_gradient=True):
+        """Enter, after what was asked for before has arrived."""
+        self.settle()
+        self.stage = stage
+        if stage != self.forgets:
+            super().spend(stage, num_points, with_gradient=with_gradient)
+
+    def settle(self) -> None:
+        """Give the points received since the last entry to the stage that made it."""
+        jax.block_until_ready(jax.live_arrays())
+        if COUNTER.total > self.seen:
+            self.received[self.stage] += COUNTER.total - self.seen
+        self.seen = COUNTER.total
+
+
+def fit(case: str, *, seed: int = 0, ledger: Ledger | None = None, **options) -> Sampler:
+    method, settings = CASES[case]
+    return METHODS[method].fit(TARGET, jax.random.key(seed), settings, ledger=ledger, **options)
+
+
+def planned(case: str) -> dict[str, int]:
+    method, settings = CASES[case]
+    return {stage: num for stage, num in METHODS[method].plan(settings, TARGET.dim).items() if num}
+
+
+def check_account(ledger: WitnessedLedger, plan: dict[str, int]) -> None:
+    """Three accounts of the same run: what was entered, what the host received, what was planned."""
+    ledger.settle()
+    assert dict(ledger.points) == dict(ledger.received) == plan
+    assert ledger.total == COUNTER.total == sum(plan.values())
+
+
+@by_case
+def test_every_evaluation_is_planned_and_entered(case):
+    ledger = WitnessedLedger()
+    sampler = fit(case, ledger=ledger)
+    assert isinstance(sampler, Sampler)
+    check_account(ledger, planned(case))
+    method, settings = CASES[case]
+    assert sampler.evaluations == ledger.total and sampler.method == METHODS[method].title
+    # The levels' own accounts add up to the same, but for the final weights, which belong to no level.
+    levels = Counter()
+    for record in sampler.levels:
+        levels.update(record.evaluations)
+    assert levels == Counter({stage: n for stage, n in planned(case).items() if stage != "final_weights"})
+    assert (sampler.ess_fraction is not None) == (settings.num_final_draws > 0)
+    assert np.all(np.isfinite(sampler.sample(5)))
+
+
+@pytest.mark.parametrize("stage", ["initial_pt", "importance_weights", "refinement", "final_weights"])
+def test_an_entry_forgotten_would_be_noticed(stage):
+    ledger = WitnessedLedger(forgets=stage)
+    fit("PTSD", ledger=ledger)
+    must_fail(check_account, ledger, planned("PTSD"))
+
+
+@pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
+def test_a_pilot_is_counted_too_and_within_its_plan(case):
+    method, settings = CASES[case]
+    settings = dataclasses.replace(settings, **PILOT)
+    ledger = WitnessedLedger()
+    sampler = METHODS[method].fit(TARGET, jax.random.key(0), settings, ledger=ledger)
+    ledger.settle()
+    assert dict(ledger.points) == dict(ledger.received)
+    assert 0 < ledger.points["pilot"] <= pilot_evaluations(settings.pilot, kernel_of(settings))
+    # Once the ladder is known the rest is exactly as planned.
+    known = dataclasses.replace(settings, ladder=Ladder(temperatures=tuple(r.temperature for r in sampler.levels)))
+    rest = {stage: n for stage, n in METHODS[method].plan(known, TARGET.dim).items() if n}
+    assert {stage: n for stage, n in ledger.points.items() if stage != "pilot"} == rest
+
+
+@by_case
+def test_a_budget_below_the_plan_is_refused_before_anything_is_evaluated(case):
+    total = sum(planned(case).values())
+    ledger = WitnessedLedger(budget=total - 1)
+    with pytest.raises(BudgetError, match=rf"needs {total:,} evaluations.*budget of {total - 1:,}.*raise the budget"):
+        fit(case, ledger=ledger)
+    ledger.settle()
+    assert COUNTER.total == 0 and ledger.points == {}
+
+
+@pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
+def test_a_budget_of_exactly_the_plan_is_enough(case):
+    ledger = WitnessedLedger(budget=sum(planned(case).values()))
+    fit(case, ledger=ledger)
+    check_account(ledger, planned(case))
+
+
+def test_a_budget_that_the_pilot_uses_up_is_not_exceeded():
+    _, settings = CASES["PTSD"]
+    settings = dataclasses.replace(settings, **PILOT)
+    ledger = WitnessedLedger(budget=pilot_evaluations(settings.pilot, kernel_of(settings)) + 1)
+    with pytest.raises(BudgetError):
+        METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings, ledger=ledger)
+    ledger.settle()
+    assert ledger.received == {"pilot": ledger.points["pilot"]} and COUNTER.total <= ledger.budget
+
+
+def facts_and_arrays(sampler: Sampler):
+    return sampler.facts(), {name: array.tobytes() for name, array in arrays_of(sampler.model).items()}
+
+
+@pytest.mark.parametrize("case", ["PTSD", "PTSD, a subset refined and thinned", "PT+DM"])
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(case):
+    first, again, other = (facts_and_arrays(fit(case, seed=seed)) for seed in (3, 3, 4))
+    assert first == again
+    weights = [name for name in first[1] if "network" in name and len(set(first[1][name])) > 1]
+    assert weights and all(first[1][name] != other[1][name] for name in weights)
+
+
+@pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
+def test_events_and_a_store_change_nothing(case):
+    events, store = [], Kept()
+    watched = facts_and_arrays(fit(case, on_event=events.append, store=store))
+    assert watched == facts_and_arrays(fit(case))
+    assert events[-1].evaluations == events[-1].planned - CASES[case][1].num_final_draws
+    assert all(event.done <= event.total and event.evaluations <= event.planned for event in events)
+    assert {event.num_levels for event in events} == {4}
+    # A second fit from the same store computes no part anew.
+    ledger = WitnessedLedger()
+    assert facts_and_arrays(fit(case, store=store, ledger=ledger)) == watched
+    ledger.settle()
+    assert dict(ledger.received) == {"final_weights": 16}
+
+
+class CountedExact(ExactTarget):
+    """`TARGET` with the exact facts of the density inside it."""
+
+    counting: CountingTarget
+    dim: int = eqx.field(static=True)
+    regions_partition: ClassVar[bool] = False
+
+    def log_density(self, x):
+        return self.counting.log_density(x)
+
+    def sample(self, key, num):
+        return self.counting.inner.sample(key, num)
+
+    def log_z(self):
+        return self.counting.inner.log_z()
+
+    def mean(self):
+        return self.counting.inner.mean()
+
+    def second_moment(self):
+        return self.counting.inner.second_moment()
+
+    def region_weights(self):
+        return self.counting.inner.region_weights()
+
+    def region_indicators(self, x):
+        return self.counting.inner.region_indicators(x)
+
+
+def test_what_metrics_evaluate_is_counted_apart():
+    ledger = WitnessedLedger(budget=0)
+    sampler = dataclasses.replace(fit("PTSD"), target=CountedExact(TARGET, TARGET.dim), ledger=ledger)
+    COUNTER.reset()
+    config = MetricsConfig(num_samples=32, num_transport=16, num_weighted=16, num_likelihood=16)
+    metrics, _ = judge(sampler, jax.random.key(1), config)
+    ledger.settle()
+    assert dict(ledger.points) == {"metrics": COUNTER.total}
+    assert ledger.total == 0 and set(metrics) >= {"log_likelihood", "ess_fraction", "log_z_error", "w2"}
+
+
+TRACED = {
+    "advance and collect": ("tempering.parallel_tempering.run", "_step"),
+    "_draw_chunk": ("tempering.diffusion.solve", "_draw_one"),
+    "_train_block": ("tempering.diffusion.fit", "_train_step"),
+}
+"""What runs in Python only while the named functions are traced."""
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """How often each of `TRACED` has run since the last `clear`."""
+    counts: Counter[str] = Counter()
+
+    def counted(name, function):
+        def wrapper(*args, **kwargs):
+            counts[name] += 1
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    for name, (path, attribute) in TRACED.items():
+        module = import_module(path)
+        monkeypatch.setattr(module, attribute, counted(name, getattr(module, attribute)))
+    return counts
+
+
+def fit_levels(num_levels: int, **changes) -> None:
+    settings = tiny_ptsd(ladder=Ladder(hottest=8.0, num_levels=num_levels), **changes)
+    METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings)
+
+
+def check_levels_compile_nothing(traces, **changes) -> None:
+    """After four levels, seven need nothing compiled: the number of traces does not depend on the number of levels."""
+    fit_levels(4, **changes)
+    traces.clear()
+    fit_levels(7, **changes)
+    assert not traces, f"three more levels took these traces: {dict(traces)}"
+
+
+def test_more_levels_compile_nothing_more(traces):
+    check_levels_compile_nothing(traces)
+    check_levels_compile_nothing(traces, refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3))
+    traces.clear()
+    # The witness is awake: another batch size is another program.
+    fit_levels(3, training=dataclasses.replace(tiny_ptsd().training, batch_size=15))
+    assert set(traces) == {"_train_block"}
+
+
+class GuidedByAConstant(eqx.Module):
+    """Guidance whose weight is part of the program, not an argument of it."""
+
+    cold: eqx.Module
+    hot: eqx.Module
+    weight: float = eqx.field(static=True)
+
+    def __init__(self, cold, hot, weight):
+        self.cold, self.hot, self.weight = cold, hot, float(weight)
+
+    def __call__(self, x_noisy, sigma):
+        """The extrapolated denoiser."""
+        cold, hot = self.cold(x_noisy, sigma), self.hot(x_noisy, sigma)
+        return cold + self.weight * (cold - hot)
+
+
+def test_a_constant_that_differs_by_level_would_be_noticed(traces, monkeypatch):
+    monkeypatch.setattr(tempering.ptsd, "Guided", GuidedByAConstant)
+    message = must_fail(check_levels_compile_nothing, traces)
+    assert "_draw_chunk" in message and "_train_block" not in message
+
+
+def test_ptsd_finds_a_gaussian_and_its_normaliser():
+    target = Gaussian([3.0, -1.0], [[1.0, 0.6], [0.6, 2.0]], log_constant=2.5)
+    settings = PTSDSettings(
+        buffer_size=500,
+        num_final_draws=2000,
+        ladder=Ladder(hottest=6.0, num_levels=4),
+        initial=Initial(num_chains=500, num_steps=30, burn_in=28, thin=2, scale=2.0),
+        network=Network(width=16, depth=2, num_frequencies=4),
+        training=Training(num_steps=400, num_finetune_steps=200, batch_size=128, check_every=100),
+        sampling=Sampling(num_steps=40, chunk_size=500),
+        refinement=Refinement(num_steps=3),
+    )
+    sampler = METHODS["ptsd"].fit(target, jax.random.key(0), settings)
+    draws, log_weights = sampler.sample_weighted(5000, seed=1)
+    check_weighted(draws, log_weights, sampler.log_z, sampler.log_z_error, target)
+    # The saboteurs: a normaliser off by 5 %, draws off by a fifth of a standard deviation, weights of another density.
+    must_fail(check_weighted, draws, log_weights, sampler.log_z + 0.05, sampler.log_z_error, target)
+    must_fail(check_weighted, draws + 0.2, log_weights, sampler.log_z, sampler.log_z_error, target)
+    must_fail(check_weighted, draws, log_weights + 0.3 * draws[:, 0], sampler.log_z, sampler.log_z_error, target)
+
+
+def check_weighted(draws, log_weights, log_z, log_z_error, target) -> None:
+    weights = np.exp(np.asarray(log_weights, np.float64) - np.max(log_weights))
+    ess = weights.sum() ** 2 / np.sum(weights**2)
+    # Resampled in proportion to the weights, the draws are the target's, with as many as `ess` of them independent.
+    rng = np.random.default_rng(0)
+    chosen = np.asarray(draws, np.float64)[rng.choice(len(draws), len(draws), p=weights / weights.sum())]
+    mean, covariance = np.asarray(target.mean(), np.float64), np.asarray(target.covariance(), np.float64)
+    assert ess > 200
+    assert_mean(chosen, mean, ess=ess / 2, name="weighted mean")
+    centred = chosen - mean
+    products = np.stack([centred[:, 0] ** 2, centred[:, 1] ** 2, centred[:, 0] * centred[:, 1]], axis=1)
+    expected = np.array([covariance[0, 0], covariance[1, 1], covariance[0, 1]])
+    assert_mean(products, expected, ess=ess / 2, name="weighted covariance")
+    # The standard error knows nothing of the solver: at 40 steps of Heun its log densities are 0.011 too high.
+    assert abs(log_z - target.log_z()) < 5 * log_z_error + 0.015 < 0.03, f"log Z {log_z} ± {log_z_error}"
