@@ -3,9 +3,9 @@
     python benchmarks/bench_memory.py [--quick] [--out results/memory.json]
 
 Every size runs in a process of its own, because the peak of a process never falls. An untrained network and few steps:
-neither changes the memory. What a million draws need beyond 10,000 is set against the bytes of the arrays that grow
-with the number of draws: the samples, their log densities and one key each. `--divergence` adds the densities, whose
-trace needs more memory inside a chunk. CPU only: on a GPU the peak of the host says little.
+neither changes what grows with the number of draws, which is set against the bytes of the output. Where chunks are
+joined the output exists twice, and a draw has a key of 8 bytes. `--density` adds the log densities, whose trace needs
+more memory inside a chunk. CPU only: on a GPU the peak of the host says little.
 """
 
 import json
@@ -15,8 +15,7 @@ import sys
 
 from measure import finish, parser
 
-FEW, MANY, CHUNK, NUM_STEPS = 10_000, 1_000_000, 10_000, 4
-MEBIBYTE = 2**20
+SIZES, CHUNK, NUM_STEPS = (10_000, 100_000, 1_000_000), 10_000, 4
 
 ONE = """
 import json, resource, sys
@@ -32,10 +31,10 @@ levels = NoiseLevels(*(jnp.asarray(n) for n in (0.01, 10.0, -1.2, 1.2, 7.0)), "l
 model = DiffusionModel(Denoiser(network, zeros, ones), Prior.diagonal(zeros, 10.0 * ones), levels)
 sampling = Sampling(solver="euler", divergence="hutchinson", num_steps=num_steps, chunk_size=chunk_size)
 draws, log_q = jax.block_until_ready(model.draw(jax.random.key(1), num, sampling, with_density=with_density))
+unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kibibytes, macOS in bytes
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 assert draws.shape == (num, dim) and bool(jnp.all(jnp.isfinite(draws)))
-# Linux counts in kibibytes, macOS in bytes.
-unit = 1 if sys.platform == "darwin" else 1024
-print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit))
+print(json.dumps(peak))
 """
 
 
@@ -54,36 +53,24 @@ def peak(num: int, dim: int, with_density: bool) -> int:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--divergence", action="store_true", help="with log densities")
+    made.add_argument("--density", action="store_true", help="with log densities")
     options = made.parse_args()
-    many = 100_000 if options.quick else MANY
+    sizes = SIZES[:2] if options.quick else SIZES
     figures = {}
-    print(
-        f"{'':10s} {'peak of ' + format(FEW, ','):>18s} {'peak of ' + format(many, ','):>20s} {'growth':>10s}", end=""
-    )
-    print(f" {'output':>10s} {'growth / output':>16s}   (MiB)")
+    print("peak of " + "".join(f"{size:>12,}" for size in sizes) + "   MiB     bytes a further draw   of the output")
     for dim in (2, 32):
-        small, large = peak(FEW, dim, options.divergence), peak(many, dim, options.divergence)
-        grows = (many - FEW) * 4 * (dim + 1 + 2)  # float32 samples and log densities; a key is two words
-        share = (large - small) / grows
+        peaks = [peak(num, dim, options.density) for num in sizes]
+        # From the second size on, chunks follow one another: what is dispatched ahead no longer grows.
+        slope = (peaks[-1] - peaks[-2]) / (sizes[-1] - sizes[-2])
+        output = 4 * (dim + 1)  # float32: a sample and its log density
         figures[f"dim-{dim}"] = {
-            "peak_bytes_few": small,
-            "peak_bytes_many": large,
-            "growth_bytes": large - small,
-            "output_and_key_bytes": grows,
-            "growth_over_output": round(share, 3),
+            "peak_bytes": dict(zip(map(str, sizes), peaks, strict=True)),
+            "bytes_a_further_draw": round(slope, 1),
+            "output_bytes_a_draw": output,
         }
-        print(f"{dim:>3d}-D      {small / MEBIBYTE:18.0f} {large / MEBIBYTE:20.0f}", end="")
-        print(f" {(large - small) / MEBIBYTE:10.0f} {grows / MEBIBYTE:10.0f} {share:16.2f}")
-    finish(
-        options,
-        figures,
-        num_few=FEW,
-        num_many=many,
-        chunk_size=CHUNK,
-        num_steps=NUM_STEPS,
-        with_density=options.divergence,
-    )
+        print(f"{dim:>4d}-D  " + "".join(f"{size / 2**20:12.0f}" for size in peaks), end="")
+        print(f"{slope:30.1f}{output:16d}")
+    finish(options, figures, chunk_size=CHUNK, num_steps=NUM_STEPS, with_density=options.density)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ def _list() -> None:
 
     table = Table(title="Presets")
     for title in ("name", "method", "target", "evaluations", "what it is"):
-        table.add_column(title, justify="right" if title == "evaluations" else "left")
+        # Only the description may be folded: a name cut short cannot be typed.
+        table.add_column(title, justify="right" if title == "evaluations" else "left", no_wrap=title != "what it is")
     for name, config in PRESETS.items():
         target = target_of(config)
         cost = sum(planned(config, target.dim).values())

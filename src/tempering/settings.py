@@ -310,7 +310,7 @@ class Sampling:
     Args:
         solver: heun or euler on the rho-spaced grid, adaptive (Diffrax), or sde (ancestral reverse SDE; no density).
         num_steps: steps of the grid.
-        divergence: exact (dim forward-mode products) or hutchinson.
+        divergence: how volume is tracked: exact (determinants from dim forward-mode products) or hutchinson (probes).
         num_probes: random probes of Hutchinson's estimator.
         rtol, atol: tolerances of the adaptive solver.
         chunk_size: samples integrated at once; bounds memory, does not change results.

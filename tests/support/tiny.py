@@ -33,6 +33,7 @@ __all__ = [
     "PTSD_CHANGES",
     "PT_DM_CHANGES",
     "Kept",
+    "arrays_of_file",
     "files_of",
     "quick_compilation",
     "result_of",

@@ -1,7 +1,8 @@
 """A denoiser made into samples: probability-flow ODE (with log densities) and reverse SDE.
 
 Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min. With sigma as the clock the flow is
-dx / d sigma = (x - D(x; sigma)) / sigma, and along it d log q / d sigma = -(dim - tr dD/dx) / sigma.
+dx / d sigma = (x - D(x; sigma)) / sigma. On a grid, log q is that of the discrete map itself, so that importance weights
+are right for any number of steps; the adaptive solver follows d log q / d sigma = -(dim - tr dD/dx) / sigma instead.
 One key a particle: chunk size changes memory, not results.
 """
 
@@ -11,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.diffusion.divergence import denoise_with_trace
+from tempering.diffusion.divergence import denoise_with_trace, step_with_log_det
 from tempering.diffusion.noise import Prior
 from tempering.numerics import compensated_add
 from tempering.settings import Sampling
@@ -36,29 +37,28 @@ def method_of(sampling: Sampling, *, with_density: bool) -> Method:
     return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol)
 
 
-def _velocity(denoise: Denoise, x: Array, sigma: Array, key: Key, method: Method) -> tuple[Array, Array]:
-    """dx / d sigma and its divergence."""
-    denoised, trace = denoise_with_trace(
-        denoise, x, sigma, key, divergence=method.divergence, num_probes=method.num_probes
-    )
-    return (x - denoised) / sigma, (x.shape[0] - trace) / sigma
-
-
 def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
-    """Euler or Heun along the nodes; the change of log density is summed with compensation."""
+    """Euler or Heun along the nodes. The log density falls by log |det| of every step, summed with compensation."""
+
+    def velocity(x: Array, sigma: Array) -> Array:
+        return (x - denoise(x, sigma)) / sigma
 
     def one_step(carry, nodes):
         x, total, compensation = carry
         index, sigma, sigma_next = nodes
-        step = sigma_next - sigma
-        key_here, key_there = jax.random.split(jax.random.fold_in(key, index))
-        velocity, divergence = _velocity(denoise, x, sigma, key_here, method)
-        moved = x + step * velocity
-        if method.solver == "heun":
-            velocity_there, divergence_there = _velocity(denoise, moved, sigma_next, key_there, method)
-            moved = x + 0.5 * step * (velocity + velocity_there)
-            divergence = 0.5 * (divergence + divergence_there)
-        total, compensation = compensated_add(total, compensation, -step * divergence)
+
+        def solver_step(x: Array) -> Array:
+            here = velocity(x, sigma)
+            moved = x + (sigma_next - sigma) * here
+            if method.solver == "euler":
+                return moved
+            return x + 0.5 * (sigma_next - sigma) * (here + velocity(moved, sigma_next))
+
+        probe_key = jax.random.fold_in(key, index)
+        moved, log_det = step_with_log_det(
+            solver_step, x, probe_key, divergence=method.divergence, num_probes=method.num_probes
+        )
+        total, compensation = compensated_add(total, compensation, -log_det)
         return (moved, total, compensation), None
 
     nodes = (jnp.arange(sigmas.shape[0] - 1), sigmas[:-1], sigmas[1:])
@@ -71,9 +71,11 @@ def _flow_adaptive(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: 
     import diffrax  # here, because importing it costs as much as the rest of the library
 
     def field(log_sigma, state, _):
-        sigma = jnp.exp(log_sigma)
-        velocity, divergence = _velocity(denoise, state[0], sigma, key, method)
-        return sigma * velocity, -sigma * divergence
+        x = state[0]
+        denoised, trace = denoise_with_trace(
+            denoise, x, jnp.exp(log_sigma), key, divergence=method.divergence, num_probes=method.num_probes
+        )
+        return x - denoised, trace - x.shape[0]  # (dx, d log q) / d ln sigma
 
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(field),

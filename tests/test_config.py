@@ -1,0 +1,238 @@
+"""Configurations: in and out of JSON unchanged, settings changed by path, everything else refused by its name."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.tiny import PT_DM_CHANGES, PTSD_CHANGES
+from support.unchecked import unchecked
+from tempering.errors import SettingsError, TemperingError
+from tempering.experiments.config import (
+    MetricsConfig,
+    RunConfig,
+    TargetConfig,
+    config_from_dict,
+    config_to_dict,
+    with_changes,
+)
+from tempering.experiments.methods import METHODS, check_budget, planned
+from tempering.experiments.presets import PRESETS, preset
+from tempering.experiments.run import target_of
+from tempering.settings import PTDMSettings, PTSDSettings
+
+PTSD = next(config for config in PRESETS.values() if config.method == "ptsd")
+PT_DM = next(config for config in PRESETS.values() if config.method == "pt_dm")
+by_preset = pytest.mark.parametrize("name", PRESETS)
+
+
+@pytest.fixture(autouse=True)
+def as_users_run_it():
+    with unchecked():
+        yield
+
+
+def leaves(record: dict, prefix: str = "") -> dict[str, object]:
+    """The fields of nested objects by dotted path."""
+    found = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            found |= leaves(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+@by_preset
+def test_a_preset_survives_its_record(name):
+    config = preset(name)
+    text = json.dumps(config_to_dict(config), allow_nan=False)
+    assert config_from_dict(json.loads(text)) == config
+    assert config.name == name and config.description
+
+
+@by_preset
+def test_a_preset_can_be_planned(name):
+    config = preset(name)
+    target = target_of(config)
+    plan = planned(config, target.dim)
+    assert all(isinstance(num, int) and num >= 0 for num in plan.values()) and sum(plan.values()) > 0
+    # Its own cost as a budget passes, one less does not.
+    check_budget(dataclasses.replace(config, budget=sum(plan.values())), target.dim)
+    with pytest.raises(TemperingError, match=rf"{name}.*needs {sum(plan.values()):,} evaluations.*raise the budget"):
+        check_budget(dataclasses.replace(config, budget=sum(plan.values()) - 1), target.dim)
+
+
+@by_preset
+def test_saying_every_setting_again_changes_nothing(name):
+    config = preset(name)
+    changes = [f"{path}={json.dumps(value)}" for path, value in leaves(config_to_dict(config)).items()]
+    assert len(changes) > 50
+    assert with_changes(config, changes) == config
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones():
+    with pytest.raises(SettingsError, match=rf"unknown preset 'mog41'.*{', '.join(PRESETS)}"):
+        preset("mog41")
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ("seed=7", ("seed",), 7),
+        ("budget=123456", ("budget",), 123456),
+        ("budget=null", ("budget",), None),
+        ("budget=None", ("budget",), None),
+        ("settings.buffer_size=99", ("settings", "buffer_size"), 99),
+        ("buffer_size=99", ("settings", "buffer_size"), 99),
+        (" training.num_steps = 5 ", ("settings", "training", "num_steps"), 5),
+        ("training.learning_rate=1e-3", ("settings", "training", "learning_rate"), 1e-3),
+        ("ladder.hottest=50", ("settings", "ladder", "hottest"), 50.0),
+        ("ladder.temperatures=[9, 3, 1]", ("settings", "ladder", "temperatures"), (9.0, 3.0, 1.0)),
+        ("exploration.kernel=hmc", ("settings", "exploration", "kernel"), "hmc"),
+        ('exploration.kernel="hmc"', ("settings", "exploration", "kernel"), "hmc"),
+        ("noise.is_isotropic=TRUE", ("settings", "noise", "is_isotropic"), True),
+        ("noise.log_mean=-2", ("settings", "noise", "log_mean"), -2.0),
+        ("metrics.num_samples=50", ("metrics", "num_samples"), 50),
+        ("description=a=b", ("description",), "a=b"),
+        ("target.arguments.dim=4", ("target", "arguments", "dim"), 4),
+    ],
+)
+def test_one_setting_is_changed(change, path, expected):
+    config = with_changes(PTSD, [change])
+    found = config
+    for name in path:
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+    assert found == expected and type(found) is type(expected)
+    # And nothing else is.
+    before, after = leaves(config_to_dict(PTSD)), leaves(config_to_dict(config))
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert changed <= {".".join(path), "target.arguments"}
+
+
+def test_changes_are_checked_together():
+    # Each alone contradicts the rest of the preset.
+    changes = ["buffer_size=1000000", "initial.num_chains=1000000"]
+    with pytest.raises(SettingsError, match="buffer_size = 1000000.*at most"):
+        with_changes(PTSD, changes[:1])
+    assert with_changes(PTSD, changes).settings.buffer_size == 1_000_000
+    assert with_changes(PTSD, list(PTSD_CHANGES)).settings.ladder.num_levels == 4
+    assert with_changes(PT_DM, list(PT_DM_CHANGES)).settings.buffer_size == 32
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.num_step=5", r"unknown setting 'training.num_step'; known here: .*num_steps"),
+        ("trainning.num_steps=5", r"unknown setting 'trainning'; known here: .*settings"),
+        ("settings.trainning.num_steps=5", r"unknown setting 'settings.trainning'; known here: .*training"),
+        ("buffer_size.x=5", r"unknown setting 'settings.buffer_size'"),
+        ("seeds=5", r"unknown setting 'seeds'; known here: .*seed"),
+        ("training.num_steps", r"--set 'training.num_steps' .*must be name=value"),
+        ("=5", r"--set '=5' .*must be name=value"),
+        ("", r"must be name=value"),
+        ("training.num_steps=many", r"settings.training.num_steps = 'many' is not allowed: it must be of type int"),
+        ("training.num_steps=5.5", r"training.num_steps = 5.5 is not allowed"),
+        ("training.num_steps=true", r"training.num_steps = True is not allowed"),
+        ("training.num_steps=0", r"training.num_steps = 0 is not allowed: it must be an integer of at least 1"),
+        ("training.learning_rate=fast", r"learning_rate = 'fast' is not allowed: it must be of type float"),
+        ("training.learning_rate=NaN", r"learning_rate = nan is not allowed"),
+        ("training.learning_rate=-Infinity", r"learning_rate = -inf is not allowed"),
+        ("training.use_gradients=1", r"use_gradients = 1 is not allowed: it must be of type bool"),
+        ("exploration.kernel=nuts", r"exploration.kernel = 'nuts' is not allowed: it must be one of 'mala', 'hmc'"),
+        ("exploration.kernel=[1]", r"exploration.kernel = \[1\] is not allowed"),
+        ("ladder.temperatures=5", r"ladder.temperatures = 5 is not allowed: it must be a list"),
+        ("ladder.temperatures=[4, 2]", r"ends at T = 1"),
+        ('ladder.temperatures=[4, "a"]', r"ladder.temperatures = 'a' is not allowed"),
+        ("ladder=5", r"ladder.? = 5 is not allowed: it must be an object"),
+        ("settings=null", r"settings.? = None is not allowed: it must be an object"),
+        ("method=pt", r"method = 'pt' is not allowed: it must be one of 'ptsd', 'pt_dm'"),
+        ("method=pt_dm", r"unknown setting 'settings.guidance'"),
+        ("seed=-1", r"seed = -1 is not allowed: it must be an integer from 0 to 2\*\*32 - 1"),
+        ("seed=4294967296", r"seed = 4294967296 is not allowed"),
+        ("seed=null", r"seed = None is not allowed"),
+        ("budget=0", r"budget = 0 is not allowed: it must be an integer of at least 1"),
+        ("budget=1e5", r"budget = 100000.0 is not allowed: it must be of type int"),
+        ("target.arguments=3", r"target.arguments = 3 is not allowed: it must be an object"),
+        ("target.name=3", r"target.name = 3 is not allowed: it must be of type str"),
+        ("metrics.num_samples=9", r"metrics.num_samples = 9 is not allowed: it must be an integer of at least 10"),
+        ("metrics.is_paper_compatible=yes", r"is_paper_compatible = 'yes' is not allowed: it must be of type bool"),
+    ],
+)
+def test_a_bad_change_is_refused_by_its_name(change, message):
+    with pytest.raises(SettingsError, match=message):
+        with_changes(PTSD, [change])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("target.name=mog41", "unknown target 'mog41'; the known ones are .*mog40"),
+        ("target.arguments.dims=4", "has no setting 'dims'"),
+    ],
+)
+def test_a_target_that_is_not_in_the_registry_is_refused(change, message):
+    with pytest.raises(SettingsError, match=message):
+        target_of(with_changes(PTSD, [change]))
+
+
+@pytest.mark.parametrize("dim", ["-2", "0", "3", "2.5", "true", "many", "null", "[4]"])
+def test_a_dimension_that_the_target_cannot_have_is_refused(dim):
+    config = with_changes(PTSD, ["target.name=many_well", f"target.arguments.dim={dim}"])
+    with pytest.raises(SettingsError, match="dim"):
+        target_of(config)
+
+
+PATHS = sorted(leaves(config_to_dict(PTSD)))
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.lists(st.integers(-3, 30) | st.floats(), max_size=4),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@given(path=st.sampled_from(PATHS), value=VALUES)
+def test_any_value_is_taken_as_it_is_or_refused(path, value):
+    try:
+        config = with_changes(PTSD, [f"{path}={json.dumps(value)}"])
+    except SettingsError as refusal:
+        assert "not allowed" in str(refusal) or "unknown" in str(refusal)
+        return
+    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
+
+
+@given(path=st.text(max_size=30), value=st.text(max_size=10))
+def test_any_text_is_an_allowed_change_or_a_refusal(path, value):
+    try:
+        with_changes(PTSD, [f"{path}={value}"])
+    except SettingsError:
+        pass
+
+
+@given(record=st.recursive(VALUES, lambda inner: st.dictionaries(st.sampled_from(PATHS), inner, max_size=3)))
+def test_a_foreign_record_is_refused(record):
+    with pytest.raises(SettingsError):
+        config_from_dict(record)
+
+
+@pytest.mark.parametrize("name", ["name", "description", "target", "settings"])
+def test_a_record_without_a_needed_field_is_refused_by_its_name(name):
+    record = config_to_dict(PTSD)
+    del record[name]
+    with pytest.raises(SettingsError, match=f"{name} is missing"):
+        config_from_dict(record)
+
+
+def test_settings_of_the_other_method_are_refused():
+    with pytest.raises(SettingsError, match="'ptsd' takes PTSDSettings, not PTDMSettings"):
+        RunConfig("x", "x", TargetConfig(), "ptsd", PTDMSettings())
+    with pytest.raises(SettingsError, match="'pt_dm' takes PTDMSettings, not PTSDSettings"):
+        RunConfig("x", "x", TargetConfig(), "pt_dm", PTSDSettings())
+    assert RunConfig("x", "x", TargetConfig(), "ptsd", PTSDSettings()).metrics == MetricsConfig()
+    assert set(METHODS) == {"ptsd", "pt_dm"}
