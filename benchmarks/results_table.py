@@ -1,4 +1,4 @@
-"""The README's results table, made from results/: `python benchmarks/results_table.py` rewrites it between its markers."""
+"""The README's results table, made from results/: `python benchmarks/results_table.py` rewrites it in place."""
 
 import json
 from pathlib import Path

@@ -49,7 +49,9 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     keep += ("fit_seconds", "wall_seconds", "device")
     short = {key: result[key] for key in keep}
     short["ledger"] = result["ledger"]["points"]
-    short["levels"] = [{key: level[key] for key in ("temperature", "ess_fraction", "acceptance")} for level in result["levels"]]
+    short["levels"] = [
+        {key: level[key] for key in ("temperature", "ess_fraction", "acceptance")} for level in result["levels"]
+    ]
     short["metrics"] = {key: {"value": m["value"], "floor": m["floor"]} for key, m in result["metrics"].items()}
     return short
 

@@ -4,8 +4,8 @@ Each rule is a function over syntax trees (`support.source_rules`) and comes wit
 """
 
 import ast
-import re
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path

@@ -102,7 +102,7 @@ def test_list_shows_every_preset_with_its_cost():
     code, out, _ = command("list")
     assert code == 0
     for name, config in PRESETS.items():
-        (line,) = (line for line in out.splitlines() if f" {name} " in line)
+        (line,) = (line for line in out.splitlines() if line.startswith(f"│ {name} "))
         cost = sum(planned(config, target_of(config).dim).values())
         assert f" {cost:,} " in line and METHODS[config.method].title in line
 

@@ -28,6 +28,7 @@ from tempering.sampler import Sampler, load_sampler
 from tempering.settings import (
     Initial,
     Ladder,
+    Pilot,
     PTDMSettings,
     PTSDSettings,
     require_choice,
@@ -177,11 +178,8 @@ def _fit_automatic(
     key, ledger = jax.random.key(seed), Ledger(budget)
     progress = Progress(ledger, store)
     needs_pilot = ladder.temperatures is None and ladder.hottest is None
-    first = PTSDSettings(
-        ladder=ladder,
-        initial=Initial(scale=scale),
-        **({"pilot": pilot_settings(target.dim, budget)} if needs_pilot else {}),
-    )
+    pilot = pilot_settings(target.dim, budget) if needs_pilot else Pilot()
+    first = PTSDSettings(ladder=ladder, initial=Initial(scale=scale), pilot=pilot)
     prepared = prepare(
         jax.random.fold_in(key, 0), target, first, start_fn, progress, Teller(on_event, progress, budget)
     )

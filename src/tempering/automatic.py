@@ -38,8 +38,8 @@ def pilot_settings(dim: int, budget: int) -> Pilot:
     if affordable < 4:
         least = 20 * (Pilot.max_rounds * num_steps + 1)
         raise BudgetError(
-            f"a budget of {budget:,} evaluations is too small to find a ladder in {dim} dimensions: give at least {least:,}, "
-            "or a `ladder=` of your own"
+            f"a budget of {budget:,} evaluations is too small to find a ladder in {dim} dimensions: give at least "
+            f"{least:,}, or a `ladder=` of your own"
         )
     return Pilot(num_chains=min(24, affordable), num_steps=num_steps)
 
@@ -98,6 +98,6 @@ def _check(buffer_size: int, budget: int, num_levels: int) -> None:
     # 500 samples a level is where denoisers trained on them stop being of use.
     if buffer_size < 500:
         raise BudgetError(
-            f"a budget of {budget:,} evaluations leaves {buffer_size} samples for each of {num_levels} levels, fewer than the "
-            "500 a denoiser needs; raise the budget or give a shorter `ladder=`"
+            f"a budget of {budget:,} evaluations leaves {buffer_size} samples for each of {num_levels} levels, fewer "
+            "than the 500 a denoiser needs; raise the budget or give a shorter `ladder=`"
         )

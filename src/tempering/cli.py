@@ -45,7 +45,7 @@ def _run(
     out: Path | None = None,
     seed: int | None = None,
     budget: int | None = None,
-    set: tuple[str, ...] = (),  # noqa: A002: the option's name
+    set: tuple[str, ...] = (),
     dry_run: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -71,7 +71,11 @@ def _run(
     dim = target_of(config).dim
     if dry_run:
         plan = planned(config, dim)
-        print(json.dumps({"config": config_to_dict(config), "planned": plan, "planned_total": sum(plan.values())}, indent=2))
+        print(
+            json.dumps(
+                {"config": config_to_dict(config), "planned": plan, "planned_total": sum(plan.values())}, indent=2
+            )
+        )
         return
     check_budget(config, dim)
     if out is None:

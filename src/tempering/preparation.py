@@ -31,8 +31,8 @@ class Prepared:
             return ()
         temperature, rhat = self.rhats[-1]
         return (
-            f"the pilot's chains did not mix at any temperature it tried (R-hat {rhat:.2f} at T = {temperature:g}): modes may "
-            "be missing; give `scale=` or `init=` that covers them, a hotter `ladder=`, or more pilot steps",
+            f"the pilot's chains did not mix at any temperature it tried (R-hat {rhat:.2f} at T = {temperature:g}): "
+            "modes may be missing; give `scale=` or `init=` that covers them, a hotter `ladder=`, or more pilot steps",
         )
 
 

@@ -230,7 +230,7 @@ class Noise:
         sigma_max: None takes five times the spread of the hottest buffer.
         rho: spacing of the sampling grid.
         distribution: of ln sigma in training: log_uniform over the range, or log_normal(log_mean, log_std).
-        prior: matched starts from the Gaussian of the noised buffer's mean and covariance, noise from N(0, sigma_max^2).
+        prior: matched starts from the noised buffer's Gaussian (mean and covariance), noise from N(0, sigma_max^2).
         is_isotropic: one sigma_data for all coordinates (the paper), or one for each.
     """
 

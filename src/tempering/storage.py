@@ -55,7 +55,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     if objects:  # NumPy would pickle them
         raise TypeError(f"arrays of Python objects cannot be stored: {', '.join(objects)}")
     stream = io.BytesIO()
-    np.savez(stream, **plain, **{_CHECKSUM: np.array(_digest_of_arrays(plain))})
+    np.savez(stream, allow_pickle=False, **plain, **{_CHECKSUM: np.array(_digest_of_arrays(plain))})
     write_bytes(path, stream.getvalue())
 
 
@@ -68,7 +68,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise RunFolderError(f"{path} is missing; this is not a complete folder of tempering")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # damaged bytes make the readers of zip and npy raise anything, RuntimeError included
         raise RunFolderError(f"{path} is damaged ({error}); restore it from a copy or delete it and resume") from error

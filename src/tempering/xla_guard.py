@@ -1,8 +1,8 @@
 """Keeps XLA's CPU backend from returning wrong numbers, before JAX starts it.
 
 jaxlib 0.9.2 to 0.10.2 miscompile `jit(vmap(row -> reduce(matrix @ row)))` for small matrices and more than 32,768 rows
-(jax-ml/jax#39103 and its relatives, tests/test_00_canary.py). The pass at fault can be switched off by a flag, which XLA
-reads once, when the first array is made. A user's density may be just such a function.
+(jax-ml/jax#39103 and its relatives, tests/test_00_canary.py). A flag switches off the pass at fault, and XLA reads it
+once, when the first array is made. A user's density may be just such a function.
 """
 
 import os
@@ -28,8 +28,8 @@ def guard() -> bool:
         return True
     if _has_started():
         warnings.warn(
-            f"JAX {metadata.version('jax')} computes some matrix-vector reductions wrongly on CPU, and was started before "
-            f"tempering could prevent it: import tempering first, or set XLA_FLAGS={FLAG}",
+            f"JAX {metadata.version('jax')} computes some matrix-vector reductions wrongly on CPU, and was started "
+            f"before tempering could prevent it: import tempering first, or set XLA_FLAGS={FLAG}",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -68,6 +68,8 @@ def test_probes_estimate_the_log_determinant_to_second_order():
 
 
 def test_none_tracks_nothing():
-    moved, log_det = step_with_log_det(lambda x: 2.0 * x, jnp.ones(2), jax.random.key(0), divergence="none", num_probes=1)
+    moved, log_det = step_with_log_det(
+        lambda x: 2.0 * x, jnp.ones(2), jax.random.key(0), divergence="none", num_probes=1
+    )
     np.testing.assert_array_equal(moved, [2.0, 2.0])
     assert log_det == 0

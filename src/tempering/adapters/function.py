@@ -26,7 +26,7 @@ class FunctionTarget(Target):
     """
 
     dim: int = eqx.field(static=True)
-    log_density_fn: Callable[[Array], Array]
+    log_density_fn: Callable[..., Any]
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The function's value."""

@@ -46,8 +46,8 @@ def noise_levels(
         smallest = jnp.min(inner_scale(buffer, beta)) / jnp.sqrt(jnp.asarray(colder_by, jnp.float32))
         sigma_min = _INNER_SHARE * smallest / (_TRAINING_MARGIN if is_training else 1.0)
         sigma_min = jnp.minimum(sigma_min, 0.1 * sigma_max)  # a flat density has no inner scale
-    numbers = (noise.log_mean, noise.log_std, noise.rho)
-    return NoiseLevels(sigma_min, sigma_max, *(jnp.asarray(n, jnp.float32) for n in numbers), noise.distribution)
+    log_mean, log_std, rho = (jnp.asarray(n, jnp.float32) for n in (noise.log_mean, noise.log_std, noise.rho))
+    return NoiseLevels(sigma_min, sigma_max, log_mean, log_std, rho, noise.distribution)
 
 
 def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
@@ -59,7 +59,7 @@ def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " di
 
 
 def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior:
-    """Where sampling starts at sigma_max: the noised buffer's own mean and covariance, or plain noise about the origin."""
+    """Where sampling starts at sigma_max: the noised buffer's mean and covariance, or plain noise about the origin."""
     location, std = spread(buffer)
     if noise.prior == "noise":
         return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, sigma_max))

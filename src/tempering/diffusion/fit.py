@@ -5,6 +5,7 @@ serves every level: what differs between levels is an array.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -44,10 +45,10 @@ class FitInfo(eqx.Module):
 class _Fit(eqx.Module):
     """The optimiser's state. `best` is what a stopped model returns."""
 
-    params: eqx.Module
-    average: eqx.Module
+    params: Any  # a Denoiser whose frozen leaves are None
+    average: Any
     optimiser: optax.OptState
-    best: eqx.Module
+    best: Any
     best_loss: Float[Array, "*model"]
     num_worse: Int[Array, "*model"]
     step: Int[Array, "*model"]

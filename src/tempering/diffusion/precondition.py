@@ -1,5 +1,7 @@
 """A network made into a denoiser by EDM preconditioning (Table 1, Karras et al. 2022)."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 
@@ -20,7 +22,7 @@ class Denoiser(eqx.Module):
     noise stays isotropic. `location` and `sigma_data` belong to the buffer, not to the optimiser.
     """
 
-    network: eqx.Module
+    network: Callable[[Array, Array], Array]
     location: Float[Array, "*model dim"]
     sigma_data: Float[Array, "*model dim"]
 

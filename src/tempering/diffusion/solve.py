@@ -1,8 +1,8 @@
 """A denoiser made into samples: probability-flow ODE (with log densities) and reverse SDE.
 
 Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min. With sigma as the clock the flow is
-dx / d sigma = (x - D(x; sigma)) / sigma. On a grid, log q is that of the discrete map itself, so that importance weights
-are right for any number of steps; the adaptive solver follows d log q / d sigma = -(dim - tr dD/dx) / sigma instead.
+dx / d sigma = (x - D(x; sigma)) / sigma. On a grid, log q is that of the discrete map itself, so importance weights are
+right for any number of steps; the adaptive solver follows d log q / d sigma = -(dim - tr dD/dx) / sigma instead.
 One key a particle: chunk size changes memory, not results.
 """
 

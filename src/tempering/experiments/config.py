@@ -95,6 +95,7 @@ def config_from_dict(record: dict[str, Any]) -> RunConfig:
     """The configuration that `config_to_dict` described; an unknown or ill-typed field is refused by its path."""
     method = record.get("method") if isinstance(record, dict) else record
     require_choice("method", method, tuple(SETTINGS_OF))
+    assert isinstance(method, str)
     return _build(RunConfig, record, "", settings=SETTINGS_OF[method])
 
 
@@ -108,7 +109,9 @@ def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
     for change in changes:
         path, separator, text = change.partition("=")
         if not separator or not path.strip():
-            raise SettingsError(f"--set {change!r} is not allowed: it must be name=value, such as training.num_steps=500")
+            raise SettingsError(
+                f"--set {change!r} is not allowed: it must be name=value, such as training.num_steps=500"
+            )
         _assign(record, path.strip(), _parse(text.strip()))
     return config_from_dict(record)
 
@@ -141,7 +144,9 @@ def _unknown(path: str, place: dict[str, Any]) -> str:
 
 def _build(kind: Any, record: Any, path: str, **types_by_field: Any) -> Any:
     if not isinstance(record, dict):
-        raise SettingsError(f"{path or 'the configuration'} = {record!r} is not allowed: it must be an object with fields")
+        raise SettingsError(
+            f"{path or 'the configuration'} = {record!r} is not allowed: it must be an object with fields"
+        )
     hints = {**typing.get_type_hints(kind), **types_by_field}
     unknown = sorted(set(record) - set(hints))
     if unknown:

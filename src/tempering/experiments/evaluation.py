@@ -87,12 +87,14 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
             float(np.mean(log_q)),
             floor=float(np.mean(exact)),
             unit="nats",
-            description=f"mean log likelihood of exact samples (standard error {error:.3f}); the floor is the target's own",
+            description=f"mean log likelihood of exact samples (standard error {error:.3f}); floor: the target's own",
             smaller_is_better=False,
             num_samples=num,
             num_floor=num,
             floor_source="the normalised target",
-            failure=None if is_finite else f"{int(np.sum(~np.isfinite(log_q)))} of {num} log likelihoods are not finite",
+            failure=None
+            if is_finite
+            else f"{int(np.sum(~np.isfinite(log_q)))} of {num} log likelihoods are not finite",
         )
     }
 
@@ -131,6 +133,8 @@ def _grid(sampler: Sampler, target, arrays: dict[str, np.ndarray]) -> dict[str, 
     x, y = (np.linspace(low[i] - margin[i], high[i] + margin[i], _GRID, dtype=np.float32) for i in (0, 1))
     mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     sampler.ledger.spend("metrics", mesh.shape[0], with_gradient=False)
-    return {"grid_x": x, "grid_y": y, "grid_log_density": np.asarray(_log_densities(target, mesh)).reshape(_GRID, _GRID)}
-
-
+    return {
+        "grid_x": x,
+        "grid_y": y,
+        "grid_log_density": np.asarray(_log_densities(target, mesh)).reshape(_GRID, _GRID),
+    }

@@ -34,6 +34,6 @@ def check_budget(config: RunConfig, dim: int) -> None:
     total = sum(planned(config, dim).values())
     if config.budget is not None and total > config.budget:
         raise BudgetError(
-            f"the plan of {config.name!r} needs {total:,} evaluations, more than the budget of {config.budget:,}; raise the "
-            "budget or lower the plan, for example --set buffer_size=… or --set initial.num_steps=…"
+            f"the plan of {config.name!r} needs {total:,} evaluations, more than the budget of {config.budget:,}; "
+            "raise the budget or lower the plan, for example --set buffer_size=… or --set initial.num_steps=…"
         )

@@ -63,7 +63,9 @@ def load_run(folder: str | Path) -> Sampler:
     return load_sampler(folder, target_of(RunFolder.read_config(Path(folder))))
 
 
-def evaluate_folder(folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+def evaluate_folder(
+    folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event
+) -> dict[str, Any]:
     """Judge a finished sampler again, with other metrics settings if `config` brings them; rewrites result.json."""
     with RunFolder.open(folder) as opened:
         sampler = load_sampler(opened.path, target_of(opened.config))

@@ -1,9 +1,9 @@
 """A run's folder: what is written where, one process at a time, and nothing half.
 
-    config.json         the expanded configuration            levels/NN/buffer.npz   samples of a level and the one before
-    environment.json    versions, devices, platform           levels/NN/model.npz    their denoisers
-    stats.jsonl         one line an event                     sampler.{json,npz}     the trained sampler
-    result.json         account, quality, floors              figures/, report.html  pictures and tables
+config.json         the expanded configuration            levels/NN/buffer.npz   samples of a level and the one before
+environment.json    versions, devices, platform           levels/NN/model.npz    their denoisers
+stats.jsonl         one line an event                     sampler.{json,npz}     the trained sampler
+result.json         account, quality, floors              figures/, report.html  pictures and tables
 """
 
 import fcntl
@@ -141,7 +141,7 @@ def _is_leftover(name: str) -> bool:
 def _lock(path: Path):
     """An exclusive lock that the system drops with the process, however it ends."""
     try:
-        file = open(path / ".lock", "a")  # noqa: SIM115: held until the folder is closed
+        file = open(path / ".lock", "a")  # held until the folder is closed
     except OSError as error:
         raise RunFolderError(f"cannot write in {path}: {error.strerror}; choose a folder you may write to") from error
     try:

@@ -1,6 +1,6 @@
 """What a target is: a log density, and whatever is known exactly about it.
 
-Consumes nothing; produces unnormalised log densities at T = 1 for one point. Level k has log p_k = beta_k * log_density.
+Consumes nothing; produces unnormalised log densities at T = 1 for one point; level k has beta_k * log_density.
 """
 
 from abc import abstractmethod

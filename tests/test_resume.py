@@ -1,0 +1,232 @@
+"""A run that dies and is resumed ends where an undisturbed one does, bit for bit, wherever and however often it dies.
+
+Processes are killed at several points of a run. In between, where no kill could be timed, the run dies at every file
+that it writes, leaving half of it behind.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.random_checks import must_fail
+from support.tiny import (
+    COMMAND,
+    PT_DM_CHANGES,
+    PTSD_CHANGES,
+    arrays_of_file,
+    quick_compilation,
+    result_of,
+    subprocess_environment,
+)
+from tempering import storage
+from tempering.errors import RunFolderError
+from tempering.experiments.config import with_changes
+from tempering.experiments.presets import PRESETS
+from tempering.experiments.run import resume, run
+from tempering.experiments.run_folder import RunFolder
+from tempering.storage import read_json, write_arrays
+
+PTSD = next(config for config in PRESETS.values() if config.method == "ptsd")
+PT_DM = next(config for config in PRESETS.values() if config.method == "pt_dm")
+CHANGES = {PTSD.name: PTSD_CHANGES, PT_DM.name: PT_DM_CHANGES}
+CONFIGS = {name: with_changes(PRESETS[name], ["seed=11", *changes]) for name, changes in CHANGES.items()}
+TIMEOUT = 120.0
+by_method = pytest.mark.parametrize("name", CONFIGS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """One whole run of either method; for reading only."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    for name, config in CONFIGS.items():
+        run(config, place / name)
+    return place
+
+
+def check_same(folder: Path, reference: Path) -> None:
+    """Every array of every file is the same to the last bit, and so is the result but for its times."""
+    names = {str(path.relative_to(reference)) for path in reference.rglob("*.npz")}
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.npz")} == names
+    for name in sorted(names):
+        found, expected = arrays_of_file(folder / name), arrays_of_file(reference / name)
+        differing = [
+            key
+            for key in found.keys() | expected.keys()
+            if key not in found or key not in expected or found[key].tobytes() != expected[key].tobytes()
+        ]
+        assert not differing, f"{name} differs in {', '.join(sorted(differing))}"
+    assert read_json(folder / "sampler.json") == read_json(reference / "sampler.json")
+    assert result_of(folder) == result_of(reference)
+    result = read_json(folder / "result.json")
+    assert result["fit_seconds"] is None or 0 < result["fit_seconds"] <= result["wall_seconds"]
+
+
+# The run dies in this process, at every file.
+
+
+class Killed(BaseException):
+    """Nothing in the package may catch it, as nothing can catch a kill."""
+
+
+class DiesAtEveryFile:
+    """Writes one file, and dies in the middle of the next."""
+
+    def __init__(self):
+        self.written: list[str] = []
+        self.is_spent = False
+
+    def __call__(self, path: Path, data: bytes, write=storage.write_bytes) -> None:
+        if self.is_spent:
+            self.is_spent = False
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_name(f".{path.name}.0.tmp").write_bytes(data[: len(data) // 2])
+            raise Killed
+        self.is_spent = True
+        write(path, data)
+        self.written.append(path.name if path.parent.name == "run" else f"{path.parent.name}/{path.name}")
+
+
+@by_method
+def test_a_run_that_dies_at_every_file_ends_the_same(name, undisturbed, tmp_path, monkeypatch):
+    folder, dies = tmp_path / "run", DiesAtEveryFile()
+    monkeypatch.setattr(storage, "write_bytes", dies)
+    dies.is_spent = True  # not even the configuration at first
+    deaths = 0
+    while not (folder / "result.json").exists():
+        try:
+            resume(folder) if (folder / "config.json").exists() else run(CONFIGS[name], folder)
+        except Killed:
+            deaths += 1
+    # Each file was written once, and a death came before each; of environment.json alone there is no second try.
+    levels = ["01/buffer.npz", "01/model.npz"] + (
+        [f"{level:02d}/{part}.npz" for level in (2, 3) for part in ("buffer", "model")] if name == PTSD.name else []
+    )
+    files = ["config.json", *levels, "sampler.npz", "sampler.json", "evaluation.npz", "result.json"]
+    assert deaths == len(files) + 1 - 1 or deaths >= len(files) - 1
+    assert [file for file in dies.written if file != "sampler.npz"] == [file for file in files if file != "sampler.npz"]
+    assert len(list(folder.rglob("*.tmp"))) > 5, "halves of files lie about and disturb nobody"
+    check_same(folder, undisturbed / name)
+
+
+def test_a_difference_of_one_bit_would_be_noticed(undisturbed, tmp_path):
+    name = PTSD.name
+    copy = tmp_path / "run"
+    with RunFolder.open(undisturbed / name):
+        subprocess.run(["cp", "-r", undisturbed / name, copy], check=True)
+    check_same(copy, undisturbed / name)
+    arrays = arrays_of_file(copy / "levels" / "02" / "model.npz")
+    arrays.pop("sha256")
+    key = next(key for key in arrays if arrays[key].ndim == 2)
+    arrays[key] = np.nextafter(arrays[key], np.float32(np.inf))
+    write_arrays(copy / "levels" / "02" / "model.npz", arrays)
+    message = must_fail(check_same, copy, undisturbed / name)
+    assert "levels/02/model.npz" in message and key in message
+
+
+# The run dies as a process.
+
+
+class Process:
+    """`tempering` as a process of its own, in a folder that it makes."""
+
+    def __init__(self, folder: Path, cache: Path, *arguments: str):
+        self.folder = folder
+        self.log = folder.with_suffix(".log")
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, *arguments], env=subprocess_environment(cache), stdout=log, stderr=log
+            )
+
+    def stop_when(self, file: str, how: signal.Signals) -> int:
+        """Send the signal as soon as `file` is there; the exit code."""
+        end = time.monotonic() + TIMEOUT
+        while not (self.folder / file).exists():
+            assert self.process.poll() is None, f"ended before {file}: {self.log.read_text()}"
+            assert time.monotonic() < end, f"no {file} after {TIMEOUT} s: {self.log.read_text()}"
+            time.sleep(0.002)
+        self.process.send_signal(how)
+        return self.process.wait(TIMEOUT)
+
+    def finish(self) -> None:
+        """Wait for a good end."""
+        assert self.process.wait(TIMEOUT) == 0, self.log.read_text()
+
+
+KILLS = {
+    # In the initial PT, while training, in guided sampling, and after the sampler is saved.
+    PTSD.name: ("stats.jsonl", "levels/01/buffer.npz", "levels/02/buffer.npz", "sampler.json"),
+    PT_DM.name: ("stats.jsonl", "levels/01/buffer.npz", "levels/01/model.npz", "sampler.json"),
+}
+
+
+def killed_and_resumed(name: str, folder: Path, cache: Path) -> None:
+    """A run that is killed at every point of `KILLS`, each time resumed by another process."""
+    start = ("run", name, "--out", str(folder), "--seed", "11", "--quiet", "--set", *CHANGES[name])
+    go_on = ("resume", str(folder), "--quiet")
+    for index, file in enumerate(KILLS[name]):
+        process = Process(folder, cache, *(go_on if index else start))
+        try:
+            if index == 1:  # an interruption from the keyboard says how to go on, and is as good
+                code = process.stop_when(file, signal.SIGINT)
+                assert code in (130, -signal.SIGINT), process.log.read_text()
+                assert code != 130 or f"tempering resume {folder}" in process.log.read_text()
+            else:
+                assert process.stop_when(file, signal.SIGKILL) == -signal.SIGKILL
+        finally:
+            process.process.kill()
+        assert not (folder / "result.json").exists(), f"too late: the run was over when it was killed at {file}"
+    Process(folder, cache, *go_on).finish()
+
+
+def test_killed_processes_end_the_same(undisturbed, tmp_path):
+    # Both methods at once: a process spends its time on one core. A cache that no killed process shares with the
+    # suite, because JAX writes its entries in place and a kill may leave half of one.
+    with ThreadPoolExecutor(len(CONFIGS)) as pool:
+        futures = {
+            name: pool.submit(killed_and_resumed, name, tmp_path / name, tmp_path / f"cache-{name}") for name in CONFIGS
+        }
+    for name, future in futures.items():
+        future.result()
+        check_same(tmp_path / name, undisturbed / name)
+        assert (tmp_path / name / "report.html").exists()
+
+
+# What a dead process leaves behind.
+
+
+def test_leftovers_of_a_dead_process_disturb_nobody(tmp_path):
+    config = CONFIGS[PT_DM.name]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / ".config.json.123.tmp").write_text('{"half": ')
+    RunFolder.create(folder, config).close()
+    assert RunFolder.read_config(folder) == config
+    # But a temporary file of somebody else's is a reason to stay out.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / ".thesis.tmp").touch()
+    with pytest.raises(RunFolderError, match="is not empty"):
+        RunFolder.create(other, config)
+
+
+def test_a_line_cut_short_in_the_log_is_skipped(undisturbed, tmp_path):
+    name = PT_DM.name
+    subprocess.run(["cp", "-r", undisturbed / name, tmp_path / "run"], check=True)
+    with open(tmp_path / "run" / "stats.jsonl", "a") as file:
+        file.write('{"seconds": 3.2, "eve')
+    os.remove(tmp_path / "run" / "result.json")
+    resume(tmp_path / "run")
+    check_same(tmp_path / "run", undisturbed / name)
