@@ -21,12 +21,10 @@ __all__ = ["Explored", "explore"]
 
 
 class Explored(eqx.Module):
-    """Buffers of the levels explored, hottest first, their frozen step sizes, and log Z(last) - log Z(first)."""
+    """Buffers of the levels explored, hottest first, and their frozen step sizes."""
 
     buffers: tuple[Buffer, ...]
     step_size: Float[Array, " level"]
-    log_z_ratio: Float[Array, ""]
-    log_z_ratio_error: Float[Array, ""]
 
 
 def explore(
@@ -77,4 +75,6 @@ def explore(
             evaluations={"initial_pt": cost},
         )
     log_z_ratio, error = stepping_stone(result.draws.log_density, betas)
-    return Explored(tuple(buffers), result.step_size, log_z_ratio, error)
+    coldest = progress.levels[len(temperatures) - 1]
+    coldest.log_z_ratio, coldest.log_z_ratio_error = finite_or_none(log_z_ratio), finite_or_none(error)
+    return Explored(tuple(buffers), result.step_size)

@@ -24,12 +24,10 @@ __all__ = ["fit", "plan"]
 
 
 class Coldest(eqx.Module):
-    """The buffer at T = 1, the noise range, and log Z(1) - log Z(hottest) with its standard error."""
+    """The buffer at T = 1 and the noise range."""
 
     buffer: Buffer
     sigma_max: Float[Array, ""]
-    log_z_ratio: Float[Array, ""]
-    log_z_ratio_error: Float[Array, ""]
 
 
 class Model(eqx.Module):
@@ -72,10 +70,10 @@ def fit(
         )
         coldest = found.buffers[-1]
         sigma_max = largest_sigma(settings.noise, coldest)
-        return Coldest(coldest, sigma_max, found.log_z_ratio, found.log_z_ratio_error)
+        return Coldest(coldest, sigma_max)
 
     betas = betas_of(temperatures)
-    blank = Coldest(blank_buffer(target.dim), betas[0], betas[0], betas[0])
+    blank = Coldest(blank_buffer(target.dim), betas[0])
     coldest: Coldest = progress.part(last, "buffer", blank, explored)
 
     def learned() -> Model:

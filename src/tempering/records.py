@@ -20,6 +20,8 @@ class LevelRecord:
         level: 0 is the hottest.
         ess_fraction: of the raw importance weights, before truncation; None where nothing was weighted.
         log_z: of the level, estimated from the raw weights.
+        log_z_ratio: log Z of this level minus that of the hottest, by stepping stones over the initial PT; the coldest
+            level that PT explored has it.
         acceptance: of the kernel at this level, in the initial PT or the refinement.
         swap_rate: with the next hotter level.
         round_trips: replicas that went hot, cold and back.
@@ -35,6 +37,8 @@ class LevelRecord:
     truncated_ess_fraction: float | None = None
     log_z: float | None = None
     log_z_error: float | None = None
+    log_z_ratio: float | None = None
+    log_z_ratio_error: float | None = None
     acceptance: float | None = None
     swap_rate: float | None = None
     round_trips: int | None = None

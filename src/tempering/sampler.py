@@ -117,6 +117,14 @@ class Sampler:
         if self.log_z is not None:
             error = "" if self.log_z_error is None else f" ± {self.log_z_error:.3f}"
             lines.append(f"log Z  {self.log_z:.3f}{error}")
+        for record in self.levels:
+            if record.log_z_ratio is not None:
+                error = "" if record.log_z_ratio_error is None else f" ± {record.log_z_ratio_error:.3f}"
+                hottest = self.levels[0].temperature
+                lines.append(
+                    f"log Z(T = {record.temperature:.4g}) - log Z(T = {hottest:.4g})  {record.log_z_ratio:.3f}{error}"
+                    "  by stepping stones"
+                )
         table = level_table(self.levels)
         widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
         lines += ["", *("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table)]
