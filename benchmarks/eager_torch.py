@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-__all__ = ["EagerDenoiser", "EagerTraining", "guided", "guided_draw", "trace_by_jvp", "trace_by_vjp"]
+__all__ = ["EagerDenoiser", "EagerTraining", "guided", "guided_draw", "guided_flow", "step_by_jvp", "step_by_vjp"]
 
 
 class EagerDenoiser(torch.nn.Module):
@@ -101,31 +101,70 @@ def guided(cold: EagerDenoiser, hot: EagerDenoiser, weight: float) -> Callable:
     return denoise
 
 
-def trace_by_jvp(denoise: Callable, x: torch.Tensor, sigma: torch.Tensor, probe: torch.Tensor):
-    """Denoised points and v^T J v, in forward mode."""
+def _log_det(product: Callable, probe: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """log |det J| from two products with J and the mean eigenvalue, as `tempering.diffusion.divergence` has them."""
+    pushed = product(probe)
+    once = pushed / scale - probe
+    twice = product(once) / scale - once
+    series = torch.sum(probe * (once - twice / 2.0) + once * twice / 3.0 - twice * twice / 4.0, dim=1)
+    dim = probe.shape[1]
+    mean = torch.sum(probe * pushed, dim=1, keepdim=True) / dim
+    return dim * torch.log(scale[:, 0]) + series, torch.clamp(mean, 0.1, 10.0)
+
+
+def step_by_jvp(step: Callable, x: torch.Tensor, probe: torch.Tensor, scale: torch.Tensor):
+    """The points after a step, its log determinant and the next guess of the scale, in forward mode.
+
+    Eager forward mode has no linearisation to reuse: the second product computes the step once more.
+    """
+    moved = []
+
+    def product(vector: torch.Tensor) -> torch.Tensor:
+        value, pushed = torch.func.jvp(step, (x,), (vector,))
+        moved.append(value)
+        return pushed
+
     with torch.no_grad():
-        denoised, pushed = torch.func.jvp(lambda points: denoise(points, sigma), (x,), (probe,))
-    return denoised, torch.sum(probe * pushed, dim=1)
+        log_det, scale = _log_det(product, probe, scale)
+    return moved[0], log_det, scale
 
 
-def trace_by_vjp(denoise: Callable, x: torch.Tensor, sigma: torch.Tensor, probe: torch.Tensor):
-    """The same in reverse mode, which eager PyTorch users write most often."""
+def step_by_vjp(step: Callable, x: torch.Tensor, probe: torch.Tensor, scale: torch.Tensor):
+    """The same in reverse mode, which eager PyTorch users write most often; equal where the Jacobian is symmetric."""
+    points = x.detach().requires_grad_(True)
     with torch.enable_grad():
-        points = x.detach().requires_grad_(True)
-        denoised = denoise(points, sigma)
-        (pulled,) = torch.autograd.grad(denoised, points, probe)
-    return denoised.detach(), torch.sum(probe * pulled, dim=1)
+        moved = step(points)
+
+    def product(vector: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(moved, points, vector, retain_graph=True)[0]
+
+    log_det, scale = _log_det(product, probe, scale)
+    return moved.detach(), log_det, scale
 
 
-def guided_draw(denoise: Callable, num: int, std: torch.Tensor, sigmas: torch.Tensor, trace_fn: Callable):
-    """Euler from N(0, std^2) along the nodes, with log densities by one Rademacher probe a step."""
+def guided_flow(denoise: Callable, x: torch.Tensor, sigmas: torch.Tensor, step_fn: Callable, probe_fn: Callable):
+    """Euler along the nodes: the points at the last one and how much their log density grew."""
+    gain = torch.zeros(x.shape[0], device=x.device)
+    scale = torch.ones(x.shape[0], 1, device=x.device)
+    nodes = sigmas.reshape(-1, 1, 1)
+    for index in range(len(nodes) - 1):
+        sigma, sigma_next = nodes[index], nodes[index + 1]
+
+        def step(x: torch.Tensor, sigma=sigma, sigma_next=sigma_next) -> torch.Tensor:
+            return x + (sigma_next - sigma) * (x - denoise(x, sigma)) / sigma
+
+        x, log_det, scale = step_fn(step, x, probe_fn(index, x), scale)
+        gain = gain - log_det
+    return x, gain
+
+
+def guided_draw(denoise: Callable, num: int, std: torch.Tensor, sigmas: torch.Tensor, step_fn: Callable):
+    """Samples from N(0, std^2) carried along the nodes, with log densities by one Rademacher probe a step."""
     noise = torch.randn(num, std.shape[0], device=std.device)
-    x = std * noise
-    log_q = torch.sum(-0.5 * noise**2 - torch.log(std) - 0.5 * math.log(2 * math.pi), dim=1)
-    for index in range(sigmas.shape[0] - 1):
-        sigma, step = sigmas[index].reshape(1, 1), sigmas[index + 1] - sigmas[index]
-        probe = 2.0 * torch.randint(2, x.shape, device=x.device).to(x.dtype) - 1.0
-        denoised, trace = trace_fn(denoise, x, sigma, probe)
-        log_q = log_q - step * (x.shape[1] - trace) / sigma[0]
-        x = x + step * (x - denoised) / sigma
-    return x, log_q
+    log_prior = torch.sum(-0.5 * noise**2 - torch.log(std) - 0.5 * math.log(2 * math.pi), dim=1)
+
+    def rademacher(index: int, x: torch.Tensor) -> torch.Tensor:
+        return 2.0 * torch.randint(2, x.shape, device=x.device).to(x.dtype) - 1.0
+
+    x, gain = guided_flow(denoise, std * noise, sigmas, step_fn, rademacher)
+    return x, log_prior + gain

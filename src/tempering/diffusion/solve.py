@@ -44,7 +44,7 @@ def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: M
         return (x - denoise(x, sigma)) / sigma
 
     def one_step(carry, nodes):
-        x, total, compensation = carry
+        x, total, compensation, scale = carry
         index, sigma, sigma_next = nodes
 
         def solver_step(x: Array) -> Array:
@@ -55,14 +55,14 @@ def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: M
             return x + 0.5 * (sigma_next - sigma) * (here + velocity(moved, sigma_next))
 
         probe_key = jax.random.fold_in(key, index)
-        moved, log_det = step_with_log_det(
-            solver_step, x, probe_key, divergence=method.divergence, num_probes=method.num_probes
+        moved, log_det, scale = step_with_log_det(
+            solver_step, x, probe_key, scale, divergence=method.divergence, num_probes=method.num_probes
         )
         total, compensation = compensated_add(total, compensation, -log_det)
-        return (moved, total, compensation), None
+        return (moved, total, compensation, scale), None
 
     nodes = (jnp.arange(sigmas.shape[0] - 1), sigmas[:-1], sigmas[1:])
-    (x, total, _), _ = jax.lax.scan(one_step, (x, jnp.zeros(()), jnp.zeros(())), nodes)
+    (x, total, _, _), _ = jax.lax.scan(one_step, (x, jnp.zeros(()), jnp.zeros(()), jnp.ones(())), nodes)
     return x, total
 
 

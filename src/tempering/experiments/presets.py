@@ -58,7 +58,7 @@ _MW32_SETTINGS = PTSDSettings(
     initial=Initial(num_chains=500, num_steps=100, burn_in=52, thin=3),
     network=Network(kind="residual", width=128, depth=3),
     training=Training(num_steps=3000, num_finetune_steps=1000, batch_size=512),
-    sampling=Sampling(num_steps=24, divergence="hutchinson", num_probes=4, chunk_size=2000),
+    sampling=Sampling(num_steps=32, divergence="hutchinson", num_probes=2, chunk_size=2000),
     guidance=Guidance("log_T"),
     resampling=Resampling(quantile=0.9),
     refinement=Refinement(num_steps=0),
