@@ -67,7 +67,9 @@ def refine(
     )
     zero = jnp.zeros((), jnp.int32)
     state = TemperingState(pairs, StepSizes.at(step_size), Replicas.start(2, num_chains), Tally.zero(2), zero)
-    rules = Rules.of(target_acceptance, swap_interval, refinement.num_adapting, swap_scheme)
+    # A refinement shorter than the interval still swaps once: that is what pairs are for.
+    interval = min(swap_interval, refinement.num_steps)
+    rules = Rules.of(target_acceptance, interval, refinement.num_adapting, swap_scheme)
     state, draws = run(
         key_run,
         target,

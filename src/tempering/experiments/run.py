@@ -13,7 +13,7 @@ from tempering.errors import RunFolderError
 from tempering.experiments.config import OWN_DENSITY, RunConfig
 from tempering.experiments.evaluation import judge
 from tempering.experiments.methods import METHODS, check_budget
-from tempering.experiments.run_folder import RunFolder
+from tempering.experiments.run_folder import RunFolder, environment
 from tempering.ledger import Ledger
 from tempering.sampler import Sampler, load_sampler
 from tempering.storage import read_json, write_arrays, write_json
@@ -55,6 +55,8 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
             return read_json(opened.path / "result.json")
         target = target_of(opened.config)
         opened.log({"event": "resume"})
+        if not (opened.path / "environment.json").exists():  # killed between the configuration and this
+            write_json(opened.path / "environment.json", environment())
         return _carry_out(opened, target, on_event)
 
 
