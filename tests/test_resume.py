@@ -190,7 +190,7 @@ def killed_and_resumed(name: str, folder: Path, cache: Path) -> None:
 
 
 def cache_of_its_own(place: Path) -> Path:
-    """The suite's compiled programs under another name: JAX writes entries in place, and a kill may leave half of one."""
+    """The suite's compiled programs under another name: JAX writes entries in place, and a kill may leave a half."""
 
     def link(source: str, copy: str) -> None:
         try:
