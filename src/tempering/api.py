@@ -28,6 +28,7 @@ from tempering.sampler import Sampler, load_sampler
 from tempering.settings import (
     Initial,
     Ladder,
+    MethodSettings,
     Pilot,
     PTDMSettings,
     PTSDSettings,
@@ -53,7 +54,7 @@ def fit(
     scale: float | None = None,
     init: Any = None,
     ladder: Sequence[float] | None = None,
-    settings: PTSDSettings | PTDMSettings | None = None,
+    settings: MethodSettings | None = None,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Sampler:
@@ -143,9 +144,7 @@ def load(folder: str | Path, log_density: Any = None) -> Sampler:
     return sampler
 
 
-def _check_budget(
-    method: str, dim: int, settings: PTSDSettings | PTDMSettings, budget: int | None, is_automatic: bool
-) -> None:
+def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int | None, is_automatic: bool) -> None:
     """Refuse a budget that is known to be too small before a folder is made; what a pilot decides comes later."""
     has_ladder = settings.ladder.temperatures is not None or settings.ladder.hottest is not None
     if is_automatic and not has_ladder:
@@ -228,7 +227,7 @@ def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
         ) from error
 
 
-def _replace(base: PTSDSettings | PTDMSettings, ladder: Ladder, scale: float) -> PTSDSettings | PTDMSettings:
+def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettings:
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
 
 

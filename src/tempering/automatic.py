@@ -9,6 +9,7 @@ from tempering.settings import (
     Guidance,
     Initial,
     Ladder,
+    MethodSettings,
     Network,
     Pilot,
     PTDMSettings,
@@ -44,17 +45,28 @@ def pilot_settings(dim: int, budget: int) -> Pilot:
     return Pilot(num_chains=min(24, affordable), num_steps=num_steps)
 
 
+def _steps(left: float, num_levels: int) -> tuple[int, int]:
+    """Steps a chain can afford, start-up evaluation aside, and how many of them burn in."""
+    num_steps = max(0, int(left / (num_levels * _NUM_CHAINS)) - 1)
+    return num_steps, max(1, int(0.35 * num_steps))
+
+
+def _affordable(size: int, left: float, num_levels: int) -> int:
+    """At most `size` samples a level, and no more than the initial PT can keep."""
+    num_steps, burn_in = _steps(left, num_levels)
+    return min(size, _NUM_CHAINS * max(0, num_steps - burn_in))
+
+
 def _initial(left: float, num_levels: int, buffer_size: int, scale: float) -> Initial:
-    num_steps = int(left / (num_levels * _NUM_CHAINS)) - 1
+    num_steps, burn_in = _steps(left, num_levels)
     num_draws = -(-buffer_size // _NUM_CHAINS)
-    burn_in = max(1, int(0.35 * num_steps))
-    thin = max(1, (num_steps - burn_in) // num_draws)
+    thin = (num_steps - burn_in) // num_draws
     return Initial(_NUM_CHAINS, burn_in + thin * num_draws, burn_in, thin, scale)
 
 
 def automatic_settings(
     method: str, *, dim: int, temperatures: tuple[float, ...], budget: int, scale: float
-) -> PTSDSettings | PTDMSettings:
+) -> MethodSettings:
     """The settings of `method` for a known ladder.
 
     Args:
@@ -77,12 +89,12 @@ def automatic_settings(
     if method == "pt_dm":
         largest = 1500 + 100 * dim
         left = budget - num_final
-        size = min(largest, int(0.5 * left / num_levels))
+        size = _affordable(largest, left, num_levels)
         _check(size, budget, num_levels)
         return PTDMSettings(buffer_size=size, initial=_initial(left, num_levels, size, scale), **common)
     num_steps_down = max(1, num_levels - 2)
     for_levels = _LEVEL_SHARE * budget / num_steps_down
-    size = min(1500 + 100 * dim, int(for_levels))
+    size = _affordable(min(1500 + 100 * dim, int(for_levels)), _INITIAL_SHARE * budget, 2)
     _check(size, budget, num_levels)
     refinement = min(_MAX_REFINEMENT, int((for_levels / size - 1) / 2))
     return PTSDSettings(

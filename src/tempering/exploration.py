@@ -14,7 +14,7 @@ from tempering.parallel_tempering import betas_of, stepping_stone
 from tempering.parallel_tempering.initial import StartFn, initial_draws, planned_evaluations
 from tempering.preparation import Teller
 from tempering.records import LevelRecord, finite_or_none
-from tempering.settings import PTDMSettings, PTSDSettings
+from tempering.settings import MethodSettings
 from tempering.types import Array, Float, Key
 
 __all__ = ["Explored", "explore"]
@@ -33,7 +33,7 @@ def explore(
     kernel: Kernel,
     start_fn: StartFn,
     temperatures: tuple[float, ...],
-    settings: PTSDSettings | PTDMSettings,
+    settings: MethodSettings,
     progress: Progress,
     tell: Teller,
 ) -> Explored:

@@ -14,7 +14,7 @@ from tempering.importance import weigh
 from tempering.preparation import Teller
 from tempering.records import finite_or_none
 from tempering.sampler import Sampler
-from tempering.settings import Network, Noise, PTDMSettings, PTSDSettings
+from tempering.settings import MethodSettings, Network, Noise, PTSDSettings
 from tempering.types import Array, Float, Key
 
 __all__ = ["denoiser_like", "final_sampler", "fresh", "learn", "warm"]
@@ -27,7 +27,7 @@ def denoiser_like(dim: int, network: Network) -> Denoiser:
     return eqx.filter_eval_shape(lambda: new_denoiser(jax.random.key(0), network, Noise(), blank))
 
 
-def fresh(key: Key, buffers: tuple[Buffer, ...], settings: PTSDSettings | PTDMSettings) -> tuple[Denoiser, ...]:
+def fresh(key: Key, buffers: tuple[Buffer, ...], settings: MethodSettings) -> tuple[Denoiser, ...]:
     """One untrained denoiser a buffer, all with the same initial weights: guidance takes their difference."""
     return tuple(new_denoiser(key, settings.network, settings.noise, buffer) for buffer in buffers)
 
@@ -44,7 +44,7 @@ def learn(
     levels: tuple[int, ...],
     betas: Float[Array, " level"],
     sigma_max: Float[Array, ""],
-    settings: PTSDSettings | PTDMSettings,
+    settings: MethodSettings,
     num_steps: int,
     progress: Progress,
     tell: Teller,
@@ -79,7 +79,7 @@ def final_sampler(
     denoiser: Denoiser,
     buffer: Buffer,
     sigma_max: Float[Array, ""],
-    settings: PTSDSettings | PTDMSettings,
+    settings: MethodSettings,
     progress: Progress,
     tell: Teller,
     warnings: tuple[str, ...],

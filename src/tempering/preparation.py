@@ -10,7 +10,7 @@ from tempering.checkpoint import Progress
 from tempering.kernels import Kernel, make_kernel
 from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
-from tempering.settings import PTDMSettings, PTSDSettings
+from tempering.settings import MethodSettings
 from tempering.types import Array, Event, Float, Int, Key, OnEvent
 
 __all__ = ["Prepared", "Teller", "kernel_of", "prepare"]
@@ -58,7 +58,7 @@ class _PilotPart(eqx.Module):
     positions: Float[Array, "chain dim"]
 
 
-def kernel_of(settings: PTSDSettings | PTDMSettings) -> Kernel:
+def kernel_of(settings: MethodSettings) -> Kernel:
     """The Markov kernel of the settings."""
     return make_kernel(settings.exploration.kernel, settings.exploration.num_leapfrog)
 
@@ -66,7 +66,7 @@ def kernel_of(settings: PTSDSettings | PTDMSettings) -> Kernel:
 def prepare(
     key: Key,
     target,
-    settings: PTSDSettings | PTDMSettings,
+    settings: MethodSettings,
     start_fn: StartFn | None,
     progress: Progress,
     tell: Teller,

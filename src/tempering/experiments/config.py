@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tempering.errors import SettingsError
-from tempering.settings import PTDMSettings, PTSDSettings, require_choice, require_count, require_seed
+from tempering.settings import MethodSettings, PTDMSettings, PTSDSettings, require_choice, require_count, require_seed
 
 __all__ = [
     "OWN_DENSITY",
@@ -68,7 +68,7 @@ class RunConfig:
     description: str
     target: TargetConfig
     method: Literal["ptsd", "pt_dm"]
-    settings: PTSDSettings | PTDMSettings
+    settings: MethodSettings
     seed: int = 0
     budget: int | None = None
     metrics: MetricsConfig = field(default_factory=MetricsConfig)

@@ -1,0 +1,32 @@
+"""What a method can be told: frozen dataclasses, checked where they enter. Plain numbers only, no arrays, no functions.
+
+`None` means "chosen from the run itself": the hottest temperature by a counted pilot, the number of levels from the
+dimension, the noise range from the buffers.
+"""
+
+from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
+from tempering.settings.checks import require, require_choice, require_count, require_positive, require_seed
+from tempering.settings.methods import MethodSettings, PTDMSettings, PTSDSettings
+from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
+
+__all__ = [
+    "Exploration",
+    "Guidance",
+    "Initial",
+    "Ladder",
+    "MethodSettings",
+    "Network",
+    "Noise",
+    "PTDMSettings",
+    "PTSDSettings",
+    "Pilot",
+    "Refinement",
+    "Resampling",
+    "Sampling",
+    "Training",
+    "require",
+    "require_choice",
+    "require_count",
+    "require_positive",
+    "require_seed",
+]

@@ -1,0 +1,180 @@
+"""What chains can be told: ladder, pilot, moves and swaps, the initial tempering, the refinement."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tempering.settings.checks import (
+    require,
+    require_choice,
+    require_count,
+    require_number,
+    require_positive,
+)
+
+__all__ = ["Exploration", "Initial", "Ladder", "Pilot", "Refinement"]
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The temperatures, hottest first, ending at T = 1.
+
+    Args:
+        temperatures: given by hand; everything else here is ignored then.
+        hottest: the hottest temperature; None lets the pilot find the coolest one at which chains mix.
+        num_levels: how many temperatures; None takes steps that keep the spread of log weights bounded:
+            T_{k+1} = T_k / r with r = 1 + 2.2 / sqrt(dim / 2) at the most.
+        spacing: geometric or linear between hottest and 1.
+    """
+
+    temperatures: tuple[float, ...] | None = None
+    hottest: float | None = None
+    num_levels: int | None = None
+    spacing: Literal["geometric", "linear"] = "geometric"
+
+    def __post_init__(self) -> None:
+        require_choice("ladder.spacing", self.spacing, ("geometric", "linear"))
+        if self.hottest is not None:
+            above = "a finite number above 1, the target's own temperature"
+            require_number("ladder.hottest", self.hottest, lambda hottest: hottest > 1, above)
+        if self.num_levels is not None:
+            require_count("ladder.num_levels", self.num_levels, 2)
+        if self.temperatures is not None:
+            self._check_temperatures(self.temperatures)
+
+    @staticmethod
+    def _check_temperatures(temperatures: tuple[float, ...]) -> None:
+        name, allowed = "ladder", "at least two temperatures"
+        is_list = isinstance(temperatures, Iterable) and not isinstance(temperatures, str)
+        require(is_list, name, temperatures, allowed, "give the hottest first and end at 1.0")
+        given = tuple(temperatures)
+        require(len(given) >= 2, name, given, allowed, "give the hottest first and end at 1.0")
+        for temperature in given:
+            require_positive("ladder temperature", temperature)
+        falling = all(hot > cold for hot, cold in zip(given, given[1:], strict=False))
+        require(falling, name, given, "strictly decreasing, hottest first", "sort it and drop repeated values")
+        require(given[-1] == 1, name, given, "a ladder that ends at T = 1 exactly", "append 1.0")
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Heating until chains mix: how the hottest temperature is found when none is given.
+
+    Args:
+        num_chains: chains of the pilot.
+        num_steps: kernel steps at every temperature tried; half adapt, half are judged.
+        growth: factor from one temperature tried to the next.
+        max_rounds: temperatures tried at most.
+        max_rhat: chains count as mixed when the largest R-hat over coordinates is below this.
+    """
+
+    num_chains: int = 32
+    num_steps: int = 60
+    growth: float = 2.0
+    max_rounds: int = 14
+    max_rhat: float = 1.3
+
+    def __post_init__(self) -> None:
+        require_count("pilot.num_chains", self.num_chains, 4)
+        require_count("pilot.num_steps", self.num_steps, 16)  # fewer leave R-hat less than two draws of a half chain
+        require_number("pilot.growth", self.growth, lambda growth: growth > 1, "a finite number above 1")
+        require_count("pilot.max_rounds", self.max_rounds)
+        require_number("pilot.max_rhat", self.max_rhat, lambda rhat: rhat > 1, "a finite number above 1")
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How chains move: the kernel at one temperature and the swaps between temperatures.
+
+    Args:
+        kernel: mala or hmc.
+        num_leapfrog: leapfrog steps of one HMC step, each an evaluation; MALA ignores it.
+        target_acceptance: what the step sizes are adapted towards; None takes the kernel's optimum.
+        swap_interval: kernel steps between swap rounds.
+        swap_scheme: even_odd (non-reversible alternation) or sweep (all pairs in turn, hot to cold, as in the paper).
+    """
+
+    kernel: Literal["mala", "hmc"] = "mala"
+    num_leapfrog: int = 8
+    target_acceptance: float | None = None
+    swap_interval: int = 5
+    swap_scheme: Literal["even_odd", "sweep"] = "even_odd"
+
+    def __post_init__(self) -> None:
+        require_choice("exploration.kernel", self.kernel, ("mala", "hmc"))
+        require_count("exploration.num_leapfrog", self.num_leapfrog)
+        if self.target_acceptance is not None:
+            name, given = "exploration.target_acceptance", self.target_acceptance
+            require_number(name, given, lambda rate: 0 < rate < 1, "strictly between 0 and 1")
+        require_count("exploration.swap_interval", self.swap_interval)
+        require_choice("exploration.swap_scheme", self.swap_scheme, ("even_odd", "sweep"))
+
+
+@dataclass(frozen=True)
+class Initial:
+    """The initial parallel tempering.
+
+    Args:
+        num_chains: independent ladders of chains side by side.
+        num_steps: kernel steps of every chain, burn-in included.
+        burn_in: steps that adapt and are thrown away.
+        thin: steps between kept states.
+        scale: standard deviation of the starting points around the origin, where the target brings no start of its own.
+    """
+
+    num_chains: int = 100
+    num_steps: int = 400
+    burn_in: int = 100
+    thin: int = 10
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_count("initial.num_chains", self.num_chains)
+        require_count("initial.num_steps", self.num_steps)
+        require_count("initial.burn_in", self.burn_in, 0)
+        require_count("initial.thin", self.thin)
+        require_positive("initial.scale", self.scale)
+        enough = self.num_steps - self.burn_in >= self.thin
+        require(enough, "initial.num_steps", self.num_steps, "at least burn_in + thin, so that a state is kept")
+
+    @property
+    def num_draws(self) -> int:
+        """States kept of every chain."""
+        return (self.num_steps - self.burn_in) // self.thin
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """A short parallel tempering over pairs of samples of the new and the previous level.
+
+    Args:
+        num_steps: kernel steps; 0 switches refinement off.
+        num_chains: None refines every sample and keeps the last states; a number refines that many and joins their
+            thinned states to the buffer.
+        thin: steps between joined states, with num_chains.
+        adapt_fraction: share of the steps, at the start, during which step sizes still adapt.
+    """
+
+    num_steps: int = 5
+    num_chains: int | None = None
+    thin: int = 10
+    adapt_fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_count("refinement.num_steps", self.num_steps, 0)
+        require_count("refinement.thin", self.thin)
+        require_number("refinement.adapt_fraction", self.adapt_fraction, lambda share: 0 <= share < 1, "in [0, 1)")
+        if self.num_chains is not None:
+            require_count("refinement.num_chains", self.num_chains)
+            enough = self.num_steps == 0 or self.num_kept >= 1
+            require(enough, "refinement.thin", self.thin, "small enough that a frozen state is kept")
+
+    @property
+    def num_adapting(self) -> int:
+        """Steps at the start whose states are never kept, because step sizes still move."""
+        return int(self.num_steps * self.adapt_fraction)
+
+    @property
+    def num_kept(self) -> int:
+        """States of every refined chain that join the buffer."""
+        return (self.num_steps - self.num_adapting) // self.thin

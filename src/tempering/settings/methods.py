@@ -1,0 +1,69 @@
+"""What a whole method can be told: the stages' settings together, checked against one another."""
+
+from dataclasses import dataclass, field
+
+from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
+from tempering.settings.checks import require, require_count
+from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
+
+__all__ = ["MethodSettings", "PTDMSettings", "PTSDSettings"]
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """What every method that starts from parallel tempering and ends in a diffusion model shares. Abstract.
+
+    Args:
+        buffer_size: samples of a level, generated and kept.
+        num_final_draws: draws of the final model that are weighted to report ESS and log Z; each is an evaluation.
+    """
+
+    buffer_size: int = 2000
+    num_final_draws: int = 1000
+    ladder: Ladder = field(default_factory=Ladder)
+    pilot: Pilot = field(default_factory=Pilot)
+    initial: Initial = field(default_factory=Initial)
+    exploration: Exploration = field(default_factory=Exploration)
+    network: Network = field(default_factory=Network)
+    noise: Noise = field(default_factory=Noise)
+    training: Training = field(default_factory=Training)
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def __post_init__(self) -> None:
+        require_count("buffer_size", self.buffer_size, 20)
+        require_count("num_final_draws", self.num_final_draws, 0)
+        kept = self.initial.num_chains * self.initial.num_draws
+        require(
+            kept >= self.buffer_size,
+            "buffer_size",
+            self.buffer_size,
+            f"at most the {kept:,} states the initial PT keeps (num_chains x (num_steps - burn_in) / thin)",
+            "lower buffer_size or initial.thin, or raise initial.num_chains or initial.num_steps",
+        )
+        require(
+            self.sampling.solver != "sde",
+            "sampling.solver",
+            self.sampling.solver,
+            "'heun', 'euler' or 'adaptive' while fitting, where importance weights need a density",
+            "draw with `sampler.sample(n, solver='sde')` afterwards",
+        )
+
+
+@dataclass(frozen=True)
+class PTDMSettings(MethodSettings):
+    """Everything PT+DM can be told: parallel tempering over the whole ladder, then one diffusion model at T = 1."""
+
+
+@dataclass(frozen=True)
+class PTSDSettings(MethodSettings):
+    """Everything PTSD can be told."""
+
+    guidance: Guidance = field(default_factory=Guidance)
+    resampling: Resampling = field(default_factory=Resampling)
+    refinement: Refinement = field(default_factory=Refinement)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.refinement.num_chains is not None:
+            fits = self.refinement.num_chains <= self.buffer_size
+            require(fits, "refinement.num_chains", self.refinement.num_chains, "at most buffer_size")

@@ -1,0 +1,181 @@
+"""What diffusion models can be told: network, noise, training, sampling, guidance, resampling."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tempering.settings.checks import (
+    require,
+    require_choice,
+    require_count,
+    require_flag,
+    require_number,
+    require_positive,
+)
+
+__all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The denoiser's network: the paper's plain MLP or a residual one.
+
+    Args:
+        kind: mlp or residual.
+        width: hidden width.
+        depth: linear layers of the MLP, or residual blocks.
+        num_frequencies: Fourier features of the noise level.
+    """
+
+    kind: Literal["mlp", "residual"] = "residual"
+    width: int = 128
+    depth: int = 4
+    num_frequencies: int = 16
+
+    def __post_init__(self) -> None:
+        require_choice("network.kind", self.kind, ("mlp", "residual"))
+        require_count("network.width", self.width)
+        require_count("network.depth", self.depth, 2)
+        require_count("network.num_frequencies", self.num_frequencies)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise levels of training and sampling (Karras et al. 2022, variance exploding).
+
+    Args:
+        sigma_min: None takes 3 % of the smallest within-mode scale, read off the buffered gradients.
+        sigma_max: None takes five times the spread of the hottest buffer.
+        rho: spacing of the sampling grid.
+        distribution: of ln sigma in training: log_uniform over the range, or log_normal(log_mean, log_std).
+        prior: matched starts from the noised buffer's Gaussian (mean and covariance), noise from N(0, sigma_max^2).
+        is_isotropic: one sigma_data for all coordinates (the paper), or one for each.
+    """
+
+    sigma_min: float | None = None
+    sigma_max: float | None = None
+    rho: float = 7.0
+    distribution: Literal["log_uniform", "log_normal"] = "log_uniform"
+    log_mean: float = -1.2
+    log_std: float = 1.2
+    prior: Literal["matched", "noise"] = "matched"
+    is_isotropic: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("sigma_min", "sigma_max"):
+            if getattr(self, name) is not None:
+                require_positive(f"noise.{name}", getattr(self, name))
+        if self.sigma_min is not None and self.sigma_max is not None:
+            require(self.sigma_min < self.sigma_max, "noise.sigma_min", self.sigma_min, "below noise.sigma_max")
+        require_positive("noise.rho", self.rho)
+        require_choice("noise.distribution", self.distribution, ("log_uniform", "log_normal"))
+        require_number("noise.log_mean", self.log_mean, lambda number: True, "a finite number")
+        require_positive("noise.log_std", self.log_std)
+        require_choice("noise.prior", self.prior, ("matched", "noise"))
+        require_flag("noise.is_isotropic", self.is_isotropic)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a denoiser is fitted to a buffer.
+
+    Args:
+        num_steps: optimiser steps at the first two levels, and of the last level's and PT+DM's model.
+        num_finetune_steps: optimiser steps at every further level; None means num_steps (the paper).
+        batch_size: samples a step.
+        learning_rate: peak of a warm-up and cosine schedule.
+        clip_norm: limit on the global norm of the gradient.
+        ema_decay: of the averaged weights that are kept.
+        validation_fraction: share of the buffer held out.
+        check_every: steps between validation checks.
+        patience: checks without improvement after which training stops and the best weights are kept; 0 never stops
+            and keeps the last.
+        use_gradients: regress on the blend of x0 and the target-score identity, from the stored gradients.
+    """
+
+    num_steps: int = 3000
+    num_finetune_steps: int | None = None
+    batch_size: int = 512
+    learning_rate: float = 2e-3
+    warmup_steps: int = 100
+    clip_norm: float = 1.0
+    ema_decay: float = 0.999
+    validation_fraction: float = 0.1
+    check_every: int = 250
+    patience: int = 6
+    use_gradients: bool = True
+
+    def __post_init__(self) -> None:
+        require_count("training.num_steps", self.num_steps)
+        if self.num_finetune_steps is not None:
+            require_count("training.num_finetune_steps", self.num_finetune_steps)
+        require_count("training.batch_size", self.batch_size)
+        require_positive("training.learning_rate", self.learning_rate)
+        require_count("training.warmup_steps", self.warmup_steps, 0)
+        require_positive("training.clip_norm", self.clip_norm)
+        require_number("training.ema_decay", self.ema_decay, lambda decay: 0 <= decay < 1, "in [0, 1)")
+        name, given = "training.validation_fraction", self.validation_fraction
+        require_number(name, given, lambda fraction: 0 < fraction < 1, "strictly between 0 and 1")
+        require_count("training.check_every", self.check_every)
+        require_count("training.patience", self.patience, 0)
+        require_flag("training.use_gradients", self.use_gradients)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a denoiser is turned into samples.
+
+    Args:
+        solver: heun or euler on the rho-spaced grid, adaptive (Diffrax), or sde (ancestral reverse SDE; no density).
+        num_steps: steps of the grid.
+        divergence: how volume is tracked: exact (determinants from dim forward-mode products) or hutchinson (probes).
+        num_probes: random probes of Hutchinson's estimator.
+        rtol, atol: tolerances of the adaptive solver.
+        chunk_size: samples integrated at once; bounds memory, does not change results.
+    """
+
+    solver: Literal["heun", "euler", "adaptive", "sde"] = "heun"
+    num_steps: int = 60
+    divergence: Literal["exact", "hutchinson"] = "exact"
+    num_probes: int = 1
+    rtol: float = 1e-4
+    atol: float = 1e-4
+    chunk_size: int = 2000
+
+    def __post_init__(self) -> None:
+        require_choice("sampling.solver", self.solver, ("heun", "euler", "adaptive", "sde"))
+        require_count("sampling.num_steps", self.num_steps, 2)
+        require_choice("sampling.divergence", self.divergence, ("exact", "hutchinson"))
+        require_count("sampling.num_probes", self.num_probes)
+        require_positive("sampling.rtol", self.rtol)
+        require_positive("sampling.atol", self.atol)
+        require_count("sampling.chunk_size", self.chunk_size)
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """Extrapolation to the next level: in which coordinate the finite difference between two models is linear."""
+
+    coordinate: Literal["T", "log_T", "inverse_T"] = "T"
+
+    def __post_init__(self) -> None:
+        require_choice("guidance.coordinate", self.coordinate, ("T", "log_T", "inverse_T"))
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Truncated importance resampling.
+
+    Args:
+        quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none.
+        scheme: multinomial (the paper) or systematic (less noise).
+        is_last_resampled: whether the last level is resampled too.
+    """
+
+    quantile: float = 0.99
+    scheme: Literal["multinomial", "systematic"] = "systematic"
+    is_last_resampled: bool = True
+
+    def __post_init__(self) -> None:
+        require_number("resampling.quantile", self.quantile, lambda quantile: 0 < quantile <= 1, "in (0, 1]")
+        require_choice("resampling.scheme", self.scheme, ("multinomial", "systematic"))
+        require_flag("resampling.is_last_resampled", self.is_last_resampled)
