@@ -378,9 +378,11 @@ def test_the_readme_example_runs_as_printed(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["ptsd", "pt_dm"])
 def test_an_automatic_fit_keeps_its_budget_and_finds_log_z(method):
-    budget = 30_000
-    sampler = tp.fit(density(), dim=2, method=method, budget=budget, scale=3.0, progress=False)
-    assert sampler.evaluations <= budget
+    jax.config.update("jax_disable_most_optimizations", False)  # here running is what takes time, not compiling
+    try:
+        sampler = tp.fit(density(), dim=2, method=method, budget=30_000, scale=3.0, progress=False)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", True)
+    assert sampler.evaluations <= 30_000
     exact = np.log(2 * np.pi * 2.0)
-    assert abs(sampler.log_z - exact) < 5 * sampler.log_z_error + 0.03
-    assert dataclasses.asdict(sampler.sampling)["num_steps"] > 10
+    assert abs(sampler.log_z - exact) < 5 * sampler.log_z_error < 0.05, sampler.summary()

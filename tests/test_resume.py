@@ -155,8 +155,11 @@ class Process:
             assert self.process.poll() is None, f"ended before {file}: {self.log.read_text()}"
             assert time.monotonic() < end, f"no {file} after {TIMEOUT} s: {self.log.read_text()}"
             time.sleep(0.002)
-        self.process.send_signal(how)
-        return self.process.wait(TIMEOUT)
+        while time.monotonic() < end:
+            self.process.send_signal(how)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.process.wait(2.0)  # Python drops an interruption that comes while it frees an object
+        raise AssertionError(f"{how.name} did not stop it: {self.log.read_text()}")
 
     def finish(self) -> None:
         """Wait for a good end."""
