@@ -158,7 +158,7 @@ def test_seeds_of_another_type_are_refused(exact):
         for seed in (1.5, "1", None, True, np.array([1, 2])):
             with pytest.raises(SettingsError, match="seed = "):
                 exact.sample(500, seed=seed)
-        np.testing.assert_array_equal(exact.sample(500, seed=np.int64(3)), exact.sample(500, seed=3))
+        np.testing.assert_array_equal(exact.sample(np.int64(500), seed=np.int64(3)), exact.sample(500, seed=3))
 
 
 @pytest.mark.parametrize("call", ["sample", "sample_weighted"])

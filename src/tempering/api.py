@@ -83,6 +83,7 @@ def fit(
         >>> import jax.numpy as jnp, tempering as tp
         >>> sampler = tp.fit(lambda x: -0.5 * jnp.sum(x**2), dim=2, seed=0)  # doctest: +SKIP
     """
+    dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
     target = as_target(log_density, dim)
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)

@@ -12,7 +12,7 @@ from tempering.diffusion import Denoiser, DiffusionModel, fit_denoisers
 from tempering.diffusion.calibrate import adjust, dataset_of, new_denoiser, noise_levels, prior_of, stack, unstack
 from tempering.importance import weigh
 from tempering.preparation import Teller
-from tempering.records import finite_or_none
+from tempering.records import finite_or_none, level_warnings
 from tempering.sampler import Sampler
 from tempering.settings import MethodSettings, Network, Noise, PTSDSettings
 from tempering.types import Array, Float, Key
@@ -103,11 +103,17 @@ def final_sampler(
     )
     num = settings.num_final_draws
     if num == 0:
-        return sampler
+        return dataclasses.replace(sampler, warnings=(*warnings, *level_warnings(levels, None)))
     last = len(levels) - 1
     draws, log_q = model.draw(
         key, num, settings.sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
     log_z, error = (finite_or_none(value) for value in weighted.log_z)
-    return dataclasses.replace(sampler, log_z=log_z, log_z_error=error, ess_fraction=weighted.ess_fraction)
+    return dataclasses.replace(
+        sampler,
+        log_z=log_z,
+        log_z_error=error,
+        ess_fraction=weighted.ess_fraction,
+        warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction)),
+    )

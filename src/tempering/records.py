@@ -3,7 +3,7 @@
 import math
 from dataclasses import asdict, dataclass, field, fields
 
-__all__ = ["LevelRecord", "finite_or_none", "level_table"]
+__all__ = ["LevelRecord", "finite_or_none", "level_table", "level_warnings"]
 
 
 def finite_or_none(value) -> float | None:
@@ -82,3 +82,34 @@ def level_table(levels: list[LevelRecord]) -> list[list[str]]:
         cells = ["-" if value is None else form.format(value) for value, form in values]
         rows.append([*cells, f"{sum(record.evaluations.values()):,}"])
     return rows
+
+
+_LOW_ESS = 0.05
+"""Below this effective share, twenty draws are worth one: weighted means are noise and unweighted ones biased."""
+
+
+def level_warnings(levels: list[LevelRecord], ess_fraction: float | None) -> tuple[str, ...]:
+    """What a user should know before trusting the draws, in words, with what to do.
+
+    Args:
+        ess_fraction: of the final model's raw weights; None where it was not measured.
+    """
+    warnings = []
+    num_nonfinite = sum(record.num_nonfinite for record in levels)
+    num_replaced = sum(record.num_replaced for record in levels)
+    if num_nonfinite:
+        warnings.append(
+            f"{num_nonfinite:,} proposals, samples or training steps met a density that was NaN or +inf, or had no "
+            "finite gradient; none was accepted, but the density should be mended there, or return -inf outside its support"
+        )
+    if num_replaced:
+        warnings.append(
+            f"{num_replaced:,} starting points could not start a chain (outside the support, or not finite) and were "
+            "replaced by others; give `scale=` or `init=` points inside the support"
+        )
+    if ess_fraction is not None and ess_fraction < _LOW_ESS:
+        warnings.append(
+            f"the final model's weights have an effective share of {ess_fraction:.3f}: its draws differ from the target "
+            "and weighted expectations rest on few of them; raise `budget`, or give more levels in `ladder=`"
+        )
+    return tuple(warnings)

@@ -79,7 +79,7 @@ class Sampler:
         """
         require_count("num", num)
         sampling = self.sampling if solver is None else dataclasses.replace(self.sampling, solver=solver)
-        draws, _ = self.model.draw(self._key(seed), num, sampling, with_density=False)
+        draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return np.asarray(draws)
 
     def sample_weighted(self, num: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +91,7 @@ class Sampler:
         require_count("num", num)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
-        draws, log_q = self.model.draw(self._key(seed), num, self.sampling, with_density=True)
+        draws, log_q = self.model.draw(self._key(seed), int(num), self.sampling, with_density=True)
         weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
         return np.asarray(draws), np.asarray(weighted.log_weights)
 
