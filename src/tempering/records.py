@@ -100,7 +100,7 @@ def level_warnings(levels: list[LevelRecord], ess_fraction: float | None) -> tup
     if num_nonfinite:
         warnings.append(
             f"{num_nonfinite:,} proposals, samples or training steps met a density that was NaN or +inf, or had no "
-            "finite gradient; none was accepted, but the density should be mended there, or return -inf outside its support"
+            "finite gradient; none was accepted, but mend the density there, or return -inf outside its support"
         )
     if num_replaced:
         warnings.append(
@@ -109,7 +109,7 @@ def level_warnings(levels: list[LevelRecord], ess_fraction: float | None) -> tup
         )
     if ess_fraction is not None and ess_fraction < _LOW_ESS:
         warnings.append(
-            f"the final model's weights have an effective share of {ess_fraction:.3f}: its draws differ from the target "
-            "and weighted expectations rest on few of them; raise `budget`, or give more levels in `ladder=`"
+            f"the final model's weights have an effective share of {ess_fraction:.3f}: its draws differ from the "
+            "target and weighted expectations rest on few of them; raise `budget`, or give more levels in `ladder=`"
         )
     return tuple(warnings)

@@ -29,7 +29,7 @@ def require(condition: bool, name: str, given: Any, allowed: str, remedy: str = 
 def require_count(name: str, given: Any, least: int = 1) -> None:
     """Refuse anything but an integer of at least `least`."""
     is_count = isinstance(given, Integral) and not isinstance(given, bool)
-    require(is_count and given >= least, name, given, f"an integer of at least {least}")
+    require(is_count and int(given) >= least, name, given, f"an integer of at least {least}")
 
 
 def require_seed(name: str, given: Any) -> None:
