@@ -44,7 +44,7 @@ _MOG40_SETTINGS = PTSDSettings(
     ladder=Ladder(hottest=100.0, num_levels=5),
     initial=Initial(num_chains=200, num_steps=32, burn_in=12, thin=2, scale=20.0),
     network=Network(kind="residual", width=128, depth=3),
-    training=Training(num_steps=2000, num_finetune_steps=600, check_every=200, batch_size=512),
+    training=Training(num_steps=3000, num_finetune_steps=800, check_every=200, batch_size=512),
     sampling=Sampling(num_steps=40, chunk_size=2000),
     guidance=Guidance("log_T"),
     resampling=Resampling(quantile=0.99),
