@@ -1,0 +1,25 @@
+"""The README's figures are those of results/, and no result carries a machine's own path."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = sorted((ROOT / "results").glob("*.json"))
+
+
+def test_the_results_table_is_current():
+    rewritten = runpy.run_path(str(ROOT / "benchmarks" / "results_table.py"))["rewritten"]
+    text = (ROOT / "README.md").read_text()
+    assert text == rewritten(text), "run `python benchmarks/results_table.py`"
+    altered = text.replace("1,080,200", "1,080,201")
+    assert altered != rewritten(altered), "the comparison would not notice a changed figure"
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_a_result_says_where_it_comes_from(path):
+    content = json.loads(path.read_text())
+    assert content["command"].startswith("python benchmarks/") and len(content["commit"]) >= 7
+    assert not any(root in path.read_text() for root in ("/home/", "/root/", "/tmp/", "/work/"))
