@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measure import finish, interleave, parser, quartiles, ratio, show
+from measure import Patience, finish, interleave, parser, quartiles, ratio, show
 
 from tempering.kernels import MALA, ChainState
 from tempering.kernels.base import accept_or_stay
@@ -119,8 +119,8 @@ def sides_of(target, num_steps: int) -> dict:
     return {name: lambda call=call: jax.block_until_ready(call()) for name, call in calls.items()}
 
 
-def measure(name: str, target, num_steps: int, num_turns: int) -> dict:
-    turns = interleave(sides_of(target, num_steps), num_turns)
+def measure(name: str, target, num_steps: int, num_turns: int, patience: Patience) -> dict:
+    turns = interleave(sides_of(target, num_steps), num_turns, patience)
     micro = {side: values / num_steps * 1e6 for side, values in turns.seconds.items()}
     whole = micro["step"]
     parts = {
@@ -151,9 +151,9 @@ def main() -> None:
         "mixture-1000-lean": (LeanMixture(means, stds), 200 if is_fast else 10, 40),
         "many-well-32": (ManyWell(32), 200 if is_fast else 50, 60),
     }
-    figures = {}
+    figures, patience = {}, Patience(options.wait)
     for name, (target, num_steps, num_turns) in plan.items():
-        figures[name] = measure(name, target, num_steps, 2 if options.quick else num_turns)
+        figures[name] = measure(name, target, num_steps, 2 if options.quick else num_turns, patience)
     finish(options, figures, num_levels=BETAS.shape[0], num_chains=NUM_CHAINS, swap_interval=SWAP_INTERVAL)
 
 

@@ -9,8 +9,9 @@ else on the CPU with two threads each. PyTorch is no dependency of the library: 
 says so and ends. The aim is a ratio of at least 1 on a CPU and 8 on a GPU.
 
 On a CPU that others use, PyTorch's OpenMP threads spin at barriers for a partner that is not running, and a step takes
-up to fifty times as long: that says nothing about either library. So they are told to sleep there (OMP_WAIT_POLICY =
-PASSIVE), and `--spin` leaves PyTorch's default, which is the fair one on a quiet machine.
+up to fifty times as long: that says nothing about either library. Take CPU figures on a quiet machine (`--wait`).
+`--passive` lets these threads sleep instead: steady under load, but a quarter slower where the machine is quiet, so
+that it flatters us.
 """
 
 import importlib.util
@@ -21,7 +22,7 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measure import Meter, Turns, finish, interleave, parser, quartiles, ratio, show
+from measure import Meter, Patience, Turns, finish, interleave, parser, quartiles, ratio, show
 
 from tempering.diffusion import Dataset, Denoiser, NoiseLevels, Prior, draw, fit_denoisers, method_of, sigma_grid
 from tempering.diffusion.calibrate import stack
@@ -38,9 +39,9 @@ GUIDANCE_WEIGHT = 0.5
 NUM_DATA, NUM_SAMPLES = 10_000, 10_000
 
 
-def settle_on_device(is_spinning: bool) -> str:
+def settle_on_device(is_passive: bool) -> str:
     """The device for both sides. Must come before PyTorch is imported and before JAX has computed anything."""
-    if not is_spinning:
+    if is_passive:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     import torch
 
@@ -108,7 +109,7 @@ def largest_difference(device: str) -> float:
     return float(max(np.max(np.abs(mine - other.cpu().numpy())) / np.max(np.abs(mine)) for mine, other in pairs))
 
 
-def train(dim: int, device: str, block: int, num_turns: int) -> Turns:
+def train(dim: int, device: str, block: int, num_turns: int, patience: Patience) -> Turns:
     """Seconds a step of both sides. PyTorch takes its turn whenever our fit reports a block of steps done."""
     import torch
     from eager_torch import EagerTraining
@@ -131,13 +132,14 @@ def train(dim: int, device: str, block: int, num_turns: int) -> Turns:
     ours, theirs, others, meter, begin = [], [], [], Meter(), time.perf_counter()
 
     def on_check(step: int, loss: float) -> None:  # the fit has waited for its block in order to tell the loss
-        nonlocal begin
+        nonlocal begin, meter
         ours.append(time.perf_counter() - begin)
         begin = time.perf_counter()
         other.block(block)
         theirs.append(time.perf_counter() - begin)
         others.append(meter.read())
-        begin = time.perf_counter()
+        patience.wait()
+        meter, begin = Meter(), time.perf_counter()
 
     keys = jax.random.split(jax.random.key(3), 1)
     fit_denoisers(keys, stack(denoiser), stack(data), training, num_steps=training.num_steps, on_check=on_check)
@@ -146,7 +148,7 @@ def train(dim: int, device: str, block: int, num_turns: int) -> Turns:
     return Turns(seconds, np.asarray(others[warm]))
 
 
-def sample(device: str, num_steps: int, num_turns: int) -> Turns:
+def sample(device: str, num_steps: int, num_turns: int, patience: Patience) -> Turns:
     """Seconds a step of the guided draw on our side and by both modes of PyTorch."""
     import torch
     from eager_torch import guided, guided_draw, step_by_jvp, step_by_vjp
@@ -174,6 +176,7 @@ def sample(device: str, num_steps: int, num_turns: int) -> Turns:
             "PyTorch, forward mode": lambda: in_torch(step_by_jvp),
         },
         num_turns,
+        patience,
         num_warm=1,
     )
     return Turns({name: values / num_steps for name, values in turns.seconds.items()}, turns.others)
@@ -181,22 +184,24 @@ def sample(device: str, num_steps: int, num_turns: int) -> Turns:
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--spin", action="store_true", help="leave OpenMP's threads spinning: only on a quiet machine")
+    made.add_argument(
+        "--passive", action="store_true", help="let PyTorch's idle threads sleep: for a busy machine only"
+    )
     options = made.parse_args()
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed here; nothing to compare with. `pip install torch` to run this benchmark.")
         return
-    device = settle_on_device(options.spin)
+    device = settle_on_device(options.passive)
     is_fast = device == "cuda"
     difference = largest_difference(device)
     # TF32 keeps three digits. A larger difference means that the library has changed and `eager_torch.py` has not.
     if difference > (2e-2 if is_fast else 1e-4):
         sys.exit(f"the two sides do not compute the same: largest relative difference {difference:.2e}")
     block, num_turns = (200, 10) if is_fast else (10, 24)
-    few = 2 if options.quick else None
-    parts = {f"training step, {dim}-D": train(dim, device, block, few or num_turns) for dim in (2, 32)}
+    few, patience = 2 if options.quick else None, Patience(options.wait)
+    parts = {f"training step, {dim}-D": train(dim, device, block, few or num_turns, patience) for dim in (2, 32)}
     num_steps, num_turns = (50, 10) if is_fast else (5, 8)
-    parts["guided step, 32-D"] = sample(device, num_steps, few or num_turns)
+    parts["guided step, 32-D"] = sample(device, num_steps, few or num_turns, patience)
     figures: dict[str, dict] = {"milliseconds": {}, "torch_over_ours": {}}
     for part, turns in parts.items():
         for name, values in turns.seconds.items():
@@ -210,7 +215,7 @@ def main() -> None:
         figures,
         device=device,
         cpu_threads_of_both=None if is_fast else NUM_THREADS,
-        is_spinning=options.spin,
+        is_passive=options.passive,
         steps_a_draw=num_steps,
         steps_a_block=block,
         largest_relative_difference=float(f"{difference:.2g}"),

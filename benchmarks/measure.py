@@ -3,7 +3,8 @@
 A machine that others use changes speed from second to second, so a single time means little here. The sides of a
 comparison take turns, many short repeats each, and what is reported is the ratio within a turn: both halves of a ratio
 saw the same machine. Even so a load from elsewhere need not slow both sides alike, so every turn also records how many
-cores others kept busy, and the ratio is given once more for the quiet turns alone.
+cores others kept busy, and the ratio is given once more for the quiet turns alone. `--wait` holds every turn back until
+the machine is quiet, which is the way to take figures that are to be quoted.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Meter", "Turns", "finish", "interleave", "parser", "quartiles", "ratio", "show"]
+__all__ = ["Meter", "Patience", "Turns", "finish", "interleave", "parser", "quartiles", "ratio", "show"]
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "torch")
 _QUIET = 0.2
@@ -49,6 +50,21 @@ class Meter:
         return busy / os.sysconf("SC_CLK_TCK"), time.process_time(), time.perf_counter()
 
 
+class Patience:
+    """Waits before a turn until others leave the machine alone, for so many seconds in all."""
+
+    def __init__(self, seconds: float):
+        self._left = seconds
+
+    def wait(self) -> None:
+        begin, meter = time.perf_counter(), Meter()
+        while time.perf_counter() - begin < self._left:
+            time.sleep(0.4)
+            if meter.read() < _QUIET:
+                break
+        self._left -= time.perf_counter() - begin
+
+
 @dataclass(frozen=True)
 class Turns:
     """Seconds by side and turn, and the cores that others kept busy in each turn."""
@@ -62,11 +78,14 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help="few repeats: shows that the script runs, not how fast")
     made.add_argument("--out", type=Path, default=None, help="where to write the figures, e.g. results/X.json")
+    made.add_argument(
+        "--wait", type=float, default=0.0, help="seconds, in all, to wait for a quiet machine before turns"
+    )
     made.add_argument("--commit", default=None, help="where the tree is not a git checkout")
     return made
 
 
-def interleave(sides: dict[str, Callable[[], object]], num_turns: int, num_warm: int = 2) -> Turns:
+def interleave(sides: dict[str, Callable[[], object]], num_turns: int, patience: Patience, num_warm: int = 2) -> Turns:
     """Time every side once a turn. A side must itself wait for its result.
 
     The order is reversed every other turn, so that no side always runs in the caches that the same other one left.
@@ -75,8 +94,10 @@ def interleave(sides: dict[str, Callable[[], object]], num_turns: int, num_warm:
         for call in sides.values():
             call()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    others, meter = [], Meter()
+    others = []
     for turn in range(num_turns):
+        patience.wait()
+        meter = Meter()
         names = list(sides) if turn % 2 == 0 else list(sides)[::-1]
         for name in names:
             begin = time.perf_counter()
@@ -127,6 +148,7 @@ def finish(options: argparse.Namespace, figures: dict, **settings) -> None:
         "command": " ".join(["python", *sys.argv]),
         "commit": options.commit or _commit(),
         "is_quick": options.quick,
+        "seconds_of_patience": options.wait,
         "device": _device(),
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "versions": {"python": platform.python_version(), **_versions()},
