@@ -184,9 +184,7 @@ def sample(device: str, num_steps: int, num_turns: int, patience: Patience) -> T
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument(
-        "--passive", action="store_true", help="let PyTorch's idle threads sleep: for a busy machine only"
-    )
+    made.add_argument("--passive", action="store_true", help="let PyTorch's idle threads sleep: on busy machines")
     options = made.parse_args()
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed here; nothing to compare with. `pip install torch` to run this benchmark.")

@@ -78,9 +78,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help="few repeats: shows that the script runs, not how fast")
     made.add_argument("--out", type=Path, default=None, help="where to write the figures, e.g. results/X.json")
-    made.add_argument(
-        "--wait", type=float, default=0.0, help="seconds, in all, to wait for a quiet machine before turns"
-    )
+    made.add_argument("--wait", type=float, default=0.0, help="seconds, in all, to wait for a quiet machine")
     made.add_argument("--commit", default=None, help="where the tree is not a git checkout")
     return made
 
