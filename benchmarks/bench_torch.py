@@ -70,7 +70,7 @@ def as_torch(denoiser: Denoiser, device: str):
     from eager_torch import EagerDenoiser
 
     network = denoiser.network
-    layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in network.layers]
+    layers = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in network.layers]
     frequencies = np.geomspace(0.6, 10.0, network.embedding.num_frequencies, dtype=np.float32)
     return EagerDenoiser(layers, frequencies, np.asarray(denoiser.location), np.asarray(denoiser.sigma_data)).to(device)
 

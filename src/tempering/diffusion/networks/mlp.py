@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion.networks.embedding import NoiseEmbedding
+from tempering.diffusion.networks.linear import Linear
 from tempering.types import Array, Float, Key
 
 __all__ = ["MLP"]
@@ -13,7 +14,7 @@ __all__ = ["MLP"]
 class MLP(eqx.Module):
     """`depth` linear layers with SiLU between them on the concatenation of x and the noise features."""
 
-    layers: tuple[eqx.nn.Linear, ...]
+    layers: tuple[Linear, ...]
     embedding: NoiseEmbedding
 
     def __init__(self, key: Key, dim: int, width: int, depth: int, num_frequencies: int):
@@ -21,7 +22,7 @@ class MLP(eqx.Module):
         sizes = [dim + self.embedding.size] + [width] * (depth - 1) + [dim]
         keys = jax.random.split(key, depth)
         self.layers = tuple(
-            eqx.nn.Linear(size_in, size_out, key=layer_key)
+            Linear(size_in, size_out, key=layer_key)
             for size_in, size_out, layer_key in zip(sizes, sizes[1:], keys, strict=False)
         )
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion.networks.embedding import NoiseEmbedding
+from tempering.diffusion.networks.linear import Linear
 from tempering.types import Array, Float, Key
 
 __all__ = ["ResidualMLP"]
@@ -13,16 +14,15 @@ __all__ = ["ResidualMLP"]
 class _Block(eqx.Module):
     """h + W2 silu((1 + scale) W1 silu(h) + shift), with W2 starting at zero: the block starts as the identity."""
 
-    inner: eqx.nn.Linear
-    outer: eqx.nn.Linear
-    modulation: eqx.nn.Linear
+    inner: Linear
+    outer: Linear
+    modulation: Linear
 
     def __init__(self, key: Key, width: int, num_features: int):
         key_inner, key_outer, key_modulation = jax.random.split(key, 3)
-        self.inner = eqx.nn.Linear(width, width, key=key_inner)
-        outer = eqx.nn.Linear(width, width, key=key_outer)
-        self.outer = eqx.tree_at(lambda layer: (layer.weight, layer.bias), outer, replace_fn=jnp.zeros_like)
-        self.modulation = eqx.nn.Linear(num_features, 2 * width, key=key_modulation)
+        self.inner = Linear(width, width, key=key_inner)
+        self.outer = Linear(width, width, key=key_outer).zeroed()
+        self.modulation = Linear(num_features, 2 * width, key=key_modulation)
 
     def __call__(self, hidden: Float[Array, " width"], features: Float[Array, " feature"]) -> Float[Array, " width"]:
         shift, scale = jnp.split(self.modulation(features), 2)
@@ -34,17 +34,16 @@ class ResidualMLP(eqx.Module):
     """An input layer, `depth` residual blocks, an output layer that starts at zero: the best linear denoiser."""
 
     embedding: NoiseEmbedding
-    entry: eqx.nn.Linear
+    entry: Linear
     blocks: tuple[_Block, ...]
-    exit: eqx.nn.Linear
+    exit: Linear
 
     def __init__(self, key: Key, dim: int, width: int, depth: int, num_frequencies: int):
         self.embedding = NoiseEmbedding(num_frequencies)
         key_entry, key_exit, *keys = jax.random.split(key, 2 + depth)
-        self.entry = eqx.nn.Linear(dim + self.embedding.size, width, key=key_entry)
+        self.entry = Linear(dim + self.embedding.size, width, key=key_entry)
         self.blocks = tuple(_Block(block_key, width, self.embedding.size) for block_key in keys)
-        leaving = eqx.nn.Linear(width, dim, key=key_exit)
-        self.exit = eqx.tree_at(lambda layer: (layer.weight, layer.bias), leaving, replace_fn=jnp.zeros_like)
+        self.exit = Linear(width, dim, key=key_exit).zeroed()
 
     def __call__(self, x: Float[Array, " dim"], c_noise: Float[Array, ""]) -> Float[Array, " dim"]:
         """The raw network output of one point."""
