@@ -195,7 +195,7 @@ def main() -> None:
     # TF32 keeps three digits. A larger difference means that the library has changed and `eager_torch.py` has not.
     if difference > (2e-2 if is_fast else 1e-4):
         sys.exit(f"the two sides do not compute the same: largest relative difference {difference:.2e}")
-    block, num_turns = (200, 10) if is_fast else (10, 24)
+    block, num_turns = (200, 10) if is_fast else (40, 16)
     few, patience = 2 if options.quick else None, Patience(options.wait)
     parts = {f"training step, {dim}-D": train(dim, device, block, few or num_turns, patience) for dim in (2, 32)}
     num_steps, num_turns = (50, 10) if is_fast else (5, 8)

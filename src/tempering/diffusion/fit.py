@@ -64,13 +64,12 @@ class _Rule(eqx.Module):
     num_steps: Float[Array, ""]
     ema_decay: Float[Array, ""]
     patience: Int[Array, ""]
-    clip_norm: float = eqx.field(static=True)
+    clip_norm: Float[Array, ""]
     batch_size: int = eqx.field(static=True)
     check_every: int = eqx.field(static=True)
 
 
-def _optimiser(clip_norm: float) -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(clip_norm), optax.scale_by_adam())
+_ADAM = optax.scale_by_adam()
 
 
 def _learning_rate(rule: _Rule, step: Array) -> Array:
@@ -95,10 +94,12 @@ def _train_step(key: Key, fit: _Fit, frozen: Denoiser, data: Dataset, rule: _Rul
         return _mean_loss(eqx.combine(params, frozen), keys, data, indices)
 
     loss, gradient = jax.value_and_grad(loss_of)(fit.params)
-    is_finite = jnp.isfinite(optax.tree.norm(gradient))
-    gradient = jax.tree.map(lambda leaf: jnp.where(is_finite, leaf, 0.0), gradient)
+    norm = optax.tree.norm(gradient)  # once, for the check and for clipping: it reads every gradient
+    is_finite = jnp.isfinite(norm)
+    shrink = jnp.minimum(1.0, rule.clip_norm / norm)
+    gradient = jax.tree.map(lambda leaf: jnp.where(is_finite, shrink * leaf, 0.0), gradient)
     with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
-        updates, optimiser = _optimiser(rule.clip_norm).update(gradient, fit.optimiser, fit.params)
+        updates, optimiser = _ADAM.update(gradient, fit.optimiser, fit.params)
     rate = jnp.where(is_finite & ~fit.is_stopped, _learning_rate(rule, fit.step), 0.0)
     params = jax.tree.map(lambda leaf, update: leaf - rate * update, fit.params, updates)
     # The average forgets the first, bad weights quickly: the usual (1 + t) / (10 + t) ramp.
@@ -202,7 +203,7 @@ def fit_denoisers(
     fit = _Fit(
         params,
         params,
-        jax.vmap(_optimiser(training.clip_norm).init)(params),
+        jax.vmap(_ADAM.init)(params),
         params,
         jnp.full((num_models,), jnp.inf, jnp.float32),
         zeros,
@@ -216,7 +217,7 @@ def fit_denoisers(
         jnp.asarray(float(num_steps)),
         jnp.asarray(training.ema_decay),
         jnp.asarray(training.patience, jnp.int32),
-        training.clip_norm,
+        jnp.asarray(training.clip_norm),
         training.batch_size,
         training.check_every,
     )
