@@ -47,7 +47,7 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     result = json.loads(result_file.read_text())
     keep = ("seed", "evaluations", "ess_fraction", "log_z", "log_z_error", "log_z_exact")
     keep += ("fit_seconds", "wall_seconds", "device")
-    short = {key: result[key] for key in keep}
+    short = {key: result[key] for key in keep} | {"pareto_k": result.get("pareto_k")}  # older folders have none
     short["ledger"] = result["ledger"]["points"]
     short["levels"] = [
         {key: level[key] for key in ("temperature", "ess_fraction", "acceptance")} for level in result["levels"]

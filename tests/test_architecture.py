@@ -39,6 +39,8 @@ ROOMS = (
     "diffusion",
     "guidance",
     "resampling",
+    "pareto",
+    "polish",
     "importance",
     "refinement",
     "sampler",

@@ -12,6 +12,8 @@ def levels(**numbers) -> list[LevelRecord]:
 def test_a_clean_run_has_no_warning():
     assert level_warnings(levels(), 0.9) == ()
     assert level_warnings(levels(), None) == ()
+    assert level_warnings(levels(), 0.9, 0.69) == ()
+    assert level_warnings(levels(), 0.9, float("-inf")) == ()
 
 
 @pytest.mark.parametrize(
@@ -27,5 +29,17 @@ def test_each_trouble_is_told(numbers, ess, told):
     assert all(word in warning for word in told)
 
 
+def test_a_heavy_tail_is_told():
+    (warning,) = level_warnings(levels(), 0.9, 0.834)
+    assert all(word in warning for word in ("Pareto k of 0.83", "0.7", "budget", "several seeds"))
+
+
 def test_troubles_add_up():
-    assert len(level_warnings(levels(num_nonfinite=1, num_replaced=1), 0.0)) == 3
+    assert len(level_warnings(levels(num_nonfinite=1, num_replaced=1), 0.0, 2.0)) == 4
+
+
+def test_records_without_a_newer_number_are_read():
+    facts = LevelRecord(1, 1.0, pareto_k=0.3).as_dict()
+    assert LevelRecord.from_dict(facts).pareto_k == 0.3
+    del facts["pareto_k"]
+    assert LevelRecord.from_dict(facts) == LevelRecord(1, 1.0)

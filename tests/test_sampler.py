@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 
 from support.counting import counting_target
-from support.random_checks import assert_mean, assert_std, must_fail
+from support.random_checks import assert_fraction, assert_mean, assert_std, must_fail
 from support.unchecked import unchecked
+from tempering.adapters import FunctionTarget
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
@@ -47,6 +48,7 @@ def sampler_of(denoiser, **changes) -> Sampler:
         "log_z": 1.3,
         "log_z_error": 0.01,
         "ess_fraction": 0.9,
+        "pareto_k": 0.25,
         "warnings": ("the pilot's chains did not mix",),
     }
     return Sampler(**(facts | changes))
@@ -114,6 +116,37 @@ def test_weights_make_draws_exact_and_are_counted_apart(exact):
     assert exact.ledger.points["sampling"] == 1000 and exact.evaluations == 2000
 
 
+def test_exact_draws_follow_the_target_where_the_model_does_not(exact):
+    """A target narrower than the model and off to one side; the model's own draws are what must be rejected."""
+    std, location = 0.75 * STD, LOCATION + 0.3 * STD
+    elsewhere, counter = counting_target(Gaussian(location, np.diag(std**2), log_constant=LOG_Z))
+    sampler = dataclasses.replace(exact, target=elsewhere)
+    draws = sampler.sample_exact(4000, seed=5)
+    assert draws.shape == (4000, 3) and draws.dtype == np.float32
+    assert sampler.ledger.points["sampling"] == 4000 and counter.total == 4000
+    # The chain's relaxation time is max w (Liu 1996), here 1.478 in each of three dimensions.
+    ess = 4000 / (2 * 1.478**3 - 1)
+    assert ess < np.unique(draws, axis=0).shape[0] < 4000
+    assert_mean(draws, location, ess=ess, key=5)
+    assert_std(draws, std, ess=ess, key=5)
+    below = draws < location + 0.5 * std  # and not only moments
+    assert_fraction(below, stats.norm.cdf(0.5), ess=ess, key=5)
+    proposals = sampler.sample(4000, seed=5)
+    must_fail(assert_mean, proposals, location, ess=ess)
+    must_fail(assert_std, proposals, std, ess=ess)
+    # Each is one of the model's draws, and the same seed gives the same.
+    assert np.max(np.min(np.abs(draws[:50, None] - proposals[None]).max(axis=2), axis=1)) < 1e-3
+    np.testing.assert_array_equal(sampler.sample_exact(4000, seed=5), draws)
+
+
+def test_exact_draws_need_a_density_and_one_usable_draw(exact):
+    with pytest.raises(DensityError, match=r"tp.load\(folder, log_density\)"):
+        dataclasses.replace(exact, target=None).sample_exact(500)
+    nowhere = FunctionTarget(3, lambda x: jnp.where(x[0] < 1e6, -jnp.inf, -jnp.sum(x**2)))
+    with pytest.raises(DensityError, match="none of the 500 draws has a usable density"):
+        dataclasses.replace(exact, target=nowhere).sample_exact(500)
+
+
 def test_sampling_is_not_held_to_the_budget(exact):
     exact.ledger.budget = 2000
     exact.sample_weighted(500, seed=5)
@@ -145,7 +178,7 @@ def test_points_of_another_shape_are_refused(exact, x):
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**70])
-@pytest.mark.parametrize("call", ["sample", "sample_weighted", "log_prob"])
+@pytest.mark.parametrize("call", ["sample", "sample_weighted", "sample_exact", "log_prob"])
 def test_seeds_out_of_range_are_refused(exact, call, seed):
     argument = np.zeros((1, 3)) if call == "log_prob" else 2
     with pytest.raises(SettingsError, match=r"seed = .*an integer from 0 to 2\*\*32 - 1"):
@@ -161,7 +194,7 @@ def test_seeds_of_another_type_are_refused(exact):
         np.testing.assert_array_equal(exact.sample(np.int64(500), seed=np.int64(3)), exact.sample(500, seed=3))
 
 
-@pytest.mark.parametrize("call", ["sample", "sample_weighted"])
+@pytest.mark.parametrize("call", ["sample", "sample_weighted", "sample_exact"])
 @pytest.mark.parametrize("num", [0, -3])
 def test_numbers_of_draws_are_checked(exact, call, num):
     with pytest.raises(SettingsError, match=f"num = {num} is not allowed: it must be an integer of at least 1"):
@@ -189,6 +222,16 @@ def test_saving_and_loading_is_exact(trained, tmp_path):
     assert loaded.summary() == trained.summary()
     # And not those of a model that lost its weights on the way.
     assert np.max(np.abs(sampler_of(linear_denoiser()).sample(500, seed=2) - loaded.sample(500, seed=2))) > 1e-2
+
+
+def test_samplers_without_a_pareto_k_are_read(trained, tmp_path):
+    facts = trained.facts()
+    del facts["pareto_k"]
+    trained.save(tmp_path)
+    (tmp_path / "sampler.json").unlink()
+    write_json(tmp_path / "sampler.json", facts)
+    loaded = load_sampler(tmp_path)
+    assert loaded.pareto_k is None and "Pareto" not in loaded.summary()
 
 
 def test_nothing_is_overwritten(trained, tmp_path):
@@ -244,14 +287,20 @@ def test_a_blank_model_has_the_structure_of_a_real_one(trained):
 
 
 def test_facts_are_json_even_when_log_z_is_not_a_number(trained):
-    odd = dataclasses.replace(trained, log_z=float("-inf"), log_z_error=float("nan"))
+    odd = dataclasses.replace(trained, log_z=float("-inf"), log_z_error=float("nan"), pareto_k=float("-inf"))
     facts = json.loads(json.dumps(odd.facts(), allow_nan=False))
-    assert facts["log_z"] is None and facts["log_z_error"] is None
+    assert facts["log_z"] is None and facts["log_z_error"] is None and facts["pareto_k"] is None
 
 
 def test_the_summary_says_what_matters(trained):
     text = trained.summary()
-    for part in ("PTSD sampler in 3 dimensions", "evaluations  2,000", "log Z  1.300 ± 0.010", "0.900", "refinement"):
+    for part in (
+        "PTSD sampler in 3 dimensions",
+        "evaluations  2,000",
+        "log Z  1.300 ± 0.010",
+        "0.900",
+        "weights  0.25",
+    ):
         assert part in text
     assert text.endswith("warning: the pilot's chains did not mix")
     bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, warnings=())

@@ -11,6 +11,7 @@ from tempering.checkpoint import Progress
 from tempering.diffusion import Denoiser, DiffusionModel, fit_denoisers
 from tempering.diffusion.calibrate import adjust, dataset_of, new_denoiser, noise_levels, prior_of, stack, unstack
 from tempering.importance import weigh
+from tempering.pareto import log_z_with_tail, pareto_k, pooled_log_z
 from tempering.preparation import Teller
 from tempering.records import finite_or_none, level_warnings
 from tempering.sampler import Sampler
@@ -84,7 +85,12 @@ def final_sampler(
     tell: Teller,
     warnings: tuple[str, ...],
 ) -> Sampler:
-    """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0."""
+    """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0.
+
+    log Z is then that of the final draws, pooled with the last level's guided draws where the weights of those have a
+    finite variance (Pareto k at most 0.5) and so a trustworthy error. The final draws are new, so that given the model
+    their estimate does not depend on the level's.
+    """
     beta = jnp.ones(())
     prior = prior_of(settings.noise, buffer, sigma_max)
     model = DiffusionModel(denoiser, prior, noise_levels(settings.noise, buffer, beta, sigma_max))
@@ -109,11 +115,16 @@ def final_sampler(
         key, num, settings.sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
-    log_z, error = (finite_or_none(value) for value in weighted.log_z)
+    estimates = [log_z_with_tail(weighted.log_weights)]
+    if levels[-1].pareto_k is not None and levels[-1].pareto_k <= 0.5:
+        estimates.append((levels[-1].log_z, levels[-1].log_z_error))
+    log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
+    k = finite_or_none(pareto_k(weighted.log_weights))
     return dataclasses.replace(
         sampler,
         log_z=log_z,
         log_z_error=error,
         ess_fraction=weighted.ess_fraction,
-        warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction)),
+        pareto_k=k,
+        warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction, k)),
     )

@@ -19,6 +19,7 @@ class LevelRecord:
     Args:
         level: 0 is the hottest.
         ess_fraction: of the raw importance weights, before truncation; None where nothing was weighted.
+        pareto_k: of the raw weights (`pareto.pareto_k`); None where it was not measured or has no finite value.
         log_z: of the level, estimated from the raw weights.
         log_z_ratio: log Z of this level minus that of the hottest, by stepping stones over the initial PT; the coldest
             level that PT explored has it.
@@ -35,6 +36,7 @@ class LevelRecord:
     temperature: float
     ess_fraction: float | None = None
     truncated_ess_fraction: float | None = None
+    pareto_k: float | None = None
     log_z: float | None = None
     log_z_error: float | None = None
     log_z_ratio: float | None = None
@@ -88,11 +90,17 @@ _LOW_ESS = 0.05
 """Below this effective share, twenty draws are worth one: weighted means are noise and unweighted ones biased."""
 
 
-def level_warnings(levels: list[LevelRecord], ess_fraction: float | None) -> tuple[str, ...]:
+_HIGH_K = 0.7
+"""Above it, means over a practical number of weighted draws cannot be trusted (Vehtari et al. 2024)."""
+
+
+def level_warnings(
+    levels: list[LevelRecord], ess_fraction: float | None, pareto_k: float | None = None
+) -> tuple[str, ...]:
     """What a user should know before trusting the draws, in words, with what to do.
 
     Args:
-        ess_fraction: of the final model's raw weights; None where it was not measured.
+        ess_fraction, pareto_k: of the final model's raw weights; None where it was not measured.
     """
     warnings = []
     num_nonfinite = sum(record.num_nonfinite for record in levels)
@@ -111,5 +119,11 @@ def level_warnings(levels: list[LevelRecord], ess_fraction: float | None) -> tup
         warnings.append(
             f"the final model's weights have an effective share of {ess_fraction:.3f}: its draws differ from the "
             "target and weighted expectations rest on few of them; raise `budget`, or give more levels in `ladder=`"
+        )
+    if pareto_k is not None and pareto_k > _HIGH_K:
+        warnings.append(
+            f"the final model's weights have a Pareto k of {pareto_k:.2f}, above {_HIGH_K}: a few draws outweigh the "
+            "rest, so that weighted means, log Z and their errors are not to be relied on; raise `budget`, or give "
+            "more levels in `ladder=`, and compare `sample_weighted` over several seeds"
         )
     return tuple(warnings)

@@ -39,7 +39,8 @@ def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[A
 def log_z_estimate(log_weights: Float[Array, " particle"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """log of the mean weight, and its standard error by the delta method: std(w) / (mean(w) sqrt(n)).
 
-    The standard error is itself unreliable when the effective size is small.
+    The standard error is too small when the weights have a heavy tail, whose largest are seldom drawn:
+    `pareto.log_z_with_tail` allows for that.
     """
     n = log_weights.shape[0]
     log_z = log_mean_exp(log_weights)

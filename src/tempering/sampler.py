@@ -12,9 +12,11 @@ import numpy as np
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
-from tempering.importance import weigh
+from tempering.importance import Weighted, weigh
 from tempering.ledger import Ledger
+from tempering.polish import independent_metropolis
 from tempering.records import LevelRecord, finite_or_none, level_table
+from tempering.resampling import resample
 from tempering.settings import Network, Sampling, require_count, require_seed
 from tempering.storage import arrays_of, read_arrays, read_json, tree_from, write_arrays, write_json
 from tempering.types import Array, Float
@@ -23,6 +25,12 @@ __all__ = ["Sampler", "load_sampler", "model_like"]
 
 _FORMAT = "tempering sampler 1"
 
+_POLISH_KEY = 2**32 - 1
+"""Folded into the seed's key for the polish: the draws' own keys are those of their index, which never gets here."""
+
+_CHAIN_LENGTH = 10_000
+"""Of one polishing chain at most. Each chain has a start to forget; on a GPU a step takes tens of microseconds."""
+
 
 @dataclasses.dataclass
 class Sampler:
@@ -30,13 +38,15 @@ class Sampler:
 
     Args:
         model: the diffusion model at T = 1.
-        target: the density, or None after loading without one; needed by `sample_weighted` only.
+        target: the density, or None after loading without one; `sample_weighted` and `sample_exact` need it.
         method: name of the method that made it.
         network, sampling: the settings that rebuild and run the model.
         levels: one record a level, hottest first.
         ledger: every evaluation made, by stage.
         log_z: estimate of log Z at T = 1; `log_z_error` its standard error.
         ess_fraction: of the final model's raw weights on `num_final_draws` draws.
+        pareto_k: shape of those weights' upper tail (`pareto.pareto_k`); above 0.7 they are not to be relied on. None
+            where it was not measured or has no finite value.
         warnings: what a user should know before trusting the draws.
     """
 
@@ -50,6 +60,7 @@ class Sampler:
     log_z: float | None = None
     log_z_error: float | None = None
     ess_fraction: float | None = None
+    pareto_k: float | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -88,12 +99,41 @@ class Sampler:
         The weights are not normalised: the log of their mean estimates log Z, and
         `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
         """
+        weighted = self._weighted(num, seed)
+        return np.asarray(weighted.states.position), np.asarray(weighted.log_weights)
+
+    def sample_exact(self, num: int, *, seed: int = 0) -> np.ndarray:
+        """Equally weighted draws of the target: num evaluations, entered in the ledger as sampling.
+
+        The draws of `sample_weighted` become the proposals of independent Metropolis chains
+        (`polish.independent_metropolis`), which leave the target invariant; each starts from a draw taken by weight,
+        whose bias vanishes as 1 / num. Resampling all of them would be biased as a whole. A method of its own, not an
+        option of `sample_weighted`: there are no weights to hand back. For expectations the weights are the better
+        choice: they use every draw, whereas here the repeats that a low ESS brings are noise.
+
+        Returns:
+            An array of axes (num, dim), in the chains' order: neighbours are correlated and a draw may repeat.
+
+        Raises:
+            DensityError: if the density is not there, or if no draw has a positive weight.
+        """
+        weighted = self._weighted(num, seed)
+        if not bool(jnp.any(weighted.log_weights > -jnp.inf)):
+            raise DensityError(
+                f"none of the {num} draws has a usable density, so that no chain can start; draw more, or train longer"
+            )
+        key_start, key_chains = jax.random.split(jax.random.fold_in(self._key(seed), _POLISH_KEY))
+        num_chains = -(-int(num) // _CHAIN_LENGTH)
+        start = resample(key_start, weighted.log_weights, num_chains, "multinomial")
+        indices, _ = independent_metropolis(key_chains, weighted.log_weights, num_chains, start)
+        return np.asarray(weighted.states.position[indices])
+
+    def _weighted(self, num: int, seed: int) -> Weighted:
         require_count("num", num)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
         draws, log_q = self.model.draw(self._key(seed), int(num), self.sampling, with_density=True)
-        weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
-        return np.asarray(draws), np.asarray(weighted.log_weights)
+        return weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
 
     def log_prob(self, x: Float[Array, "*batch dim"] | np.ndarray, *, seed: int = 0) -> np.ndarray:
         """Normalised log density of the sampler at one point or at many. No target evaluation.
@@ -114,6 +154,8 @@ class Sampler:
         lines += [f"  {stage:<18} {count:>12,}" for stage, count in self.ledger.points.items()]
         if self.ess_fraction is not None:
             lines.append(f"ESS of the final model's raw weights  {self.ess_fraction:.3f}")
+        if self.pareto_k is not None:
+            lines.append(f"Pareto k of the final model's raw weights  {self.pareto_k:.2f}")
         if self.log_z is not None:
             error = "" if self.log_z_error is None else f" ± {self.log_z_error:.3f}"
             lines.append(f"log Z  {self.log_z:.3f}{error}")
@@ -151,6 +193,7 @@ class Sampler:
             "log_z": None if self.log_z is None else finite_or_none(self.log_z),
             "log_z_error": None if self.log_z_error is None else finite_or_none(self.log_z_error),
             "ess_fraction": self.ess_fraction,
+            "pareto_k": None if self.pareto_k is None else finite_or_none(self.pareto_k),
             "warnings": list(self.warnings),
         }
 
@@ -204,5 +247,6 @@ def load_sampler(folder: str | Path, target: Any = None) -> Sampler:
         log_z=facts["log_z"],
         log_z_error=facts["log_z_error"],
         ess_fraction=facts["ess_fraction"],
+        pareto_k=facts.get("pareto_k"),  # older files have none
         warnings=tuple(facts["warnings"]),
     )
