@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import as_target, fingerprint
-from tempering.automatic import automatic_settings, default_budget, pilot_settings
-from tempering.checkpoint import Nowhere, Progress, Store
+from tempering.automatic import default_budget, default_settings, pilot_settings, sized
+from tempering.checkpoint import Nowhere
 from tempering.errors import BudgetError, RunFolderError, SettingsError
 from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
 from tempering.experiments.methods import METHODS
@@ -22,14 +22,12 @@ from tempering.experiments.run_folder import RunFolder
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
-from tempering.preparation import Teller, prepare
+from tempering.preparation import kernel_of
 from tempering.progress import choose_display
 from tempering.sampler import Sampler, load_sampler
 from tempering.settings import (
-    Initial,
     Ladder,
     MethodSettings,
-    Pilot,
     PTDMSettings,
     PTSDSettings,
     require_choice,
@@ -37,7 +35,6 @@ from tempering.settings import (
     require_positive,
     require_seed,
 )
-from tempering.types import OnEvent
 
 __all__ = ["fit", "load"]
 
@@ -93,34 +90,28 @@ def fit(
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = settings or _SETTINGS[method]()
+    base = settings or default_settings(method, target.dim)
     if not isinstance(base, _SETTINGS[method]):
         raise SettingsError(f"method {method!r} takes {_SETTINGS[method].__name__}, not {type(base).__name__}")
     width = scale if scale is not None else base.initial.scale
     start_fn = _start_fn(init, target.dim, width)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
     changed = _replace(base, ladder_settings, width)
-    is_automatic = settings is None
-    _check_budget(method, target.dim, changed, budget, is_automatic)
+    _check_budget(method, target.dim, changed, budget)
     seed = int(seed)
-    with _store(out, target, init, start_fn, method, changed, seed, budget, is_automatic) as store:
+    with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and (store.path / "sampler.json").exists():
             return load_sampler(store.path, target)
         with choose_display(quiet=not progress) as on_event:
-            if is_automatic:
-                sampler = _fit_automatic(
-                    target, method, budget, seed, start_fn, ladder_settings, width, store, on_event
-                )
-            else:
-                sampler = METHODS[method].fit(
-                    target,
-                    jax.random.key(seed),
-                    changed,
-                    start_fn=start_fn,
-                    ledger=Ledger(budget),
-                    store=store,
-                    on_event=on_event,
-                )
+            sampler = METHODS[method].fit(
+                target,
+                jax.random.key(seed),
+                changed,
+                start_fn=start_fn,
+                ledger=Ledger(budget),
+                store=store,
+                on_event=on_event,
+            )
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
@@ -145,14 +136,16 @@ def load(folder: str | Path, log_density: Any = None) -> Sampler:
     return sampler
 
 
-def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int | None, is_automatic: bool) -> None:
+def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int | None) -> None:
     """Refuse a budget that is known to be too small before a folder is made; what a pilot decides comes later."""
     has_ladder = settings.ladder.temperatures is not None or settings.ladder.hottest is not None
-    if is_automatic and not has_ladder:
-        pilot_settings(dim, budget or default_budget(dim))
-    elif is_automatic:
-        temperatures = temperatures_of(settings.ladder, dim=dim)
-        automatic_settings(method, dim=dim, temperatures=temperatures, budget=budget or default_budget(dim), scale=1.0)
+    if settings.is_sized_by_budget:
+        budget = budget or default_budget(dim)
+        if has_ladder:
+            num_levels = len(temperatures_of(settings.ladder, dim=dim))
+            sized(settings, dim, num_levels, budget, kernel_of(settings))
+        else:
+            pilot_settings(settings.pilot, dim, budget)
     elif has_ladder and budget is not None:
         total = sum(METHODS[method].plan(settings, dim).values())
         if total > budget:
@@ -160,37 +153,6 @@ def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int |
                 f"the plan needs {total:,} evaluations, more than the budget of {budget:,}; raise the budget, or lower "
                 "buffer_size, initial.num_steps or the levels in the settings"
             )
-
-
-def _fit_automatic(
-    target: Any,
-    method: str,
-    budget: int | None,
-    seed: int,
-    start_fn: StartFn,
-    ladder: Ladder,
-    scale: float,
-    store: Store,
-    on_event: OnEvent,
-) -> Sampler:
-    """Pilot, then settings from what it found and what is left of the budget, then the method."""
-    budget = budget or default_budget(target.dim)
-    key, ledger = jax.random.key(seed), Ledger(budget)
-    progress = Progress(ledger, store)
-    needs_pilot = ladder.temperatures is None and ladder.hottest is None
-    pilot = pilot_settings(target.dim, budget) if needs_pilot else Pilot()
-    first = PTSDSettings(ladder=ladder, initial=Initial(scale=scale), pilot=pilot)
-    prepared = prepare(
-        jax.random.fold_in(key, 0), target, first, start_fn, progress, Teller(on_event, progress, budget)
-    )
-    chosen = automatic_settings(
-        method, dim=target.dim, temperatures=prepared.temperatures, budget=budget - ledger.total, scale=scale
-    )
-    sampler = METHODS[method].fit(
-        target, key, chosen, start_fn=prepared.start_fn, ledger=ledger, store=store, on_event=on_event
-    )
-    sampler.warnings = (*prepared.warnings(), *sampler.warnings)
-    return sampler
 
 
 def _start_fn(init: Any, dim: int, scale: float) -> StartFn:

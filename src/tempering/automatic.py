@@ -1,8 +1,11 @@
-"""Settings for a density nobody has tuned for: from its dimension, the ladder's length and the budget.
+"""Settings for a density nobody has tuned for: one set for all, and sizes from the budget and the ladder.
 
-The shares and sizes below are rules of thumb that serve both benchmark targets; docs/decisions/0004-automatic.md says
-where they come from and when they would be wrong.
+The shares below are rules of thumb; docs/decisions/0004-automatic.md says where they come from and when they would be
+wrong.
 """
+
+import dataclasses
+from typing import TypeVar
 
 from tempering.errors import BudgetError
 from tempering.settings import (
@@ -15,16 +18,21 @@ from tempering.settings import (
     PTDMSettings,
     PTSDSettings,
     Refinement,
+    Resampling,
     Sampling,
     Training,
 )
 
-__all__ = ["automatic_settings", "default_budget", "pilot_settings"]
+__all__ = ["default_budget", "default_settings", "pilot_settings", "sized"]
+
+Settings = TypeVar("Settings", bound=MethodSettings)
 
 _NUM_CHAINS = 100
-_INITIAL_SHARE = 0.35
-_LEVEL_SHARE = 0.55
-_MAX_REFINEMENT = 20
+_PILOT_SHARE = 0.15
+_FINAL_SHARE, _MOST_FINAL = 0.05, 2000
+_INITIAL_SHARE = 0.3
+_LAST_SHARE = 0.3
+_LEAST_SAMPLES = 500
 
 
 def default_budget(dim: int) -> int:
@@ -32,84 +40,92 @@ def default_budget(dim: int) -> int:
     return 50_000 + 10_000 * dim
 
 
-def pilot_settings(dim: int, budget: int) -> Pilot:
-    """A pilot that spends at most a fifth of the budget, with rounds long enough for the dimension to mix."""
-    num_steps = 4 * max(10, round(6 * dim ** (1 / 3)))
-    affordable = int(0.2 * budget / (Pilot.max_rounds * num_steps + 1))
-    if affordable < 4:
-        least = 20 * (Pilot.max_rounds * num_steps + 1)
-        raise BudgetError(
-            f"a budget of {budget:,} evaluations is too small to find a ladder in {dim} dimensions: give at least "
-            f"{least:,}, or a `ladder=` of your own"
-        )
-    return Pilot(num_chains=min(24, affordable), num_steps=num_steps)
-
-
-def _steps(left: float, num_levels: int) -> tuple[int, int]:
-    """Steps a chain can afford, start-up evaluation aside, and how many of them burn in."""
-    num_steps = max(0, int(left / (num_levels * _NUM_CHAINS)) - 1)
-    return num_steps, max(1, int(0.35 * num_steps))
-
-
-def _affordable(size: int, left: float, num_levels: int) -> int:
-    """At most `size` samples a level, and no more than the initial PT can keep."""
-    num_steps, burn_in = _steps(left, num_levels)
-    return min(size, _NUM_CHAINS * max(0, num_steps - burn_in))
-
-
-def _initial(left: float, num_levels: int, buffer_size: int, scale: float) -> Initial:
-    num_steps, burn_in = _steps(left, num_levels)
-    num_draws = -(-buffer_size // _NUM_CHAINS)
-    thin = (num_steps - burn_in) // num_draws
-    return Initial(_NUM_CHAINS, burn_in + thin * num_draws, burn_in, thin, scale)
-
-
-def automatic_settings(
-    method: str, *, dim: int, temperatures: tuple[float, ...], budget: int, scale: float
-) -> MethodSettings:
-    """The settings of `method` for a known ladder.
-
-    Args:
-        budget: what is left of it after the pilot.
-
-    Raises:
-        BudgetError: if the budget is too small for a ladder of this length.
-    """
-    num_levels = len(temperatures)
-    num_final = max(100, min(2000, int(0.05 * budget)))
+def default_settings(method: str, dim: int) -> MethodSettings:
+    """What `tp.fit` and our own presets use: the same for every density but for the width of the network."""
     common = {
-        "ladder": Ladder(temperatures=temperatures),
-        "network": Network(width=128 if dim <= 16 else 256, depth=3),
-        "training": Training(num_steps=2000, num_finetune_steps=1000),
-        "sampling": Sampling(
-            num_steps=40, divergence="exact" if dim <= 12 else "hutchinson", num_probes=4, chunk_size=2000
-        ),
-        "num_final_draws": num_final,
+        "is_sized_by_budget": True,
+        "pilot": Pilot(growth=4.0, max_rounds=8),
+        "network": Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True),
+        "training": Training(num_steps=4000, num_finetune_steps=1500, batch_size=512),
+        "sampling": Sampling(num_steps=32, divergence="automatic", num_probes=4, is_quasi_random=True),
     }
     if method == "pt_dm":
-        largest = 1500 + 100 * dim
-        left = budget - num_final
-        size = _affordable(largest, left, num_levels)
-        _check(size, budget, num_levels)
-        return PTDMSettings(buffer_size=size, initial=_initial(left, num_levels, size, scale), **common)
-    num_steps_down = max(1, num_levels - 2)
-    for_levels = _LEVEL_SHARE * budget / num_steps_down
-    size = _affordable(min(1500 + 100 * dim, int(for_levels)), _INITIAL_SHARE * budget, 2)
-    _check(size, budget, num_levels)
-    refinement = min(_MAX_REFINEMENT, int((for_levels / size - 1) / 2))
+        return PTDMSettings(**common)
     return PTSDSettings(
-        buffer_size=size,
-        initial=_initial(_INITIAL_SHARE * budget, 2, size, scale),
-        guidance=Guidance("log_T"),
-        refinement=Refinement(num_steps=refinement),
+        ladder=Ladder(spacing="adaptive"),
+        guidance=Guidance("automatic", "log_T", is_anticipating=True),
+        resampling=Resampling(quantile=None, is_resampled=False),
+        refinement=Refinement(num_steps=0),
         **common,
     )
 
 
+def pilot_settings(pilot: Pilot, dim: int, budget: int) -> Pilot:
+    """A pilot that spends at most a fixed share of the budget, with rounds long enough for the dimension to mix."""
+    num_steps = 4 * max(10, round(6 * dim ** (1 / 3)))
+    affordable = int(_PILOT_SHARE * budget / (pilot.max_rounds * num_steps + 1))
+    if affordable < 4:
+        least = int(4 / _PILOT_SHARE * (pilot.max_rounds * num_steps + 1)) + 1
+        raise BudgetError(
+            f"a budget of {budget:,} evaluations is too small to find a ladder in {dim} dimensions: give at least "
+            f"{least:,}, or a `ladder=` of your own"
+        )
+    return dataclasses.replace(pilot, num_chains=min(32, affordable), num_steps=num_steps)
+
+
+def _initial(affordable: int, num_levels: int, buffer_size: int, scale: float) -> tuple[Initial, int]:
+    """Chains that spend `affordable` evaluations over `num_levels` levels, and the samples they keep of each.
+
+    A chain pays one evaluation to start; a third of its steps burns in.
+    """
+    num_steps = max(2, affordable // (num_levels * _NUM_CHAINS) - 1)
+    burn_in = max(1, num_steps // 3)
+    size = min(buffer_size, _NUM_CHAINS * (num_steps - burn_in))
+    thin = max(1, (num_steps - burn_in) // -(-size // _NUM_CHAINS))
+    num_draws = (num_steps - burn_in) // thin
+    return Initial(_NUM_CHAINS, burn_in + thin * num_draws, burn_in, thin, scale), min(size, _NUM_CHAINS * num_draws)
+
+
+def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> Settings:
+    """The settings with sizes that spend the budget on a ladder of that length.
+
+    PTSD gives three tenths to the initial PT, at most four tenths to the levels on the way, and the rest, three tenths
+    or more, to the last level, whose weights the final model learns. PT+DM has the initial PT only.
+
+    Args:
+        budget: what is left of it after the pilot.
+        kernel: the Markov kernel, for what a step costs.
+
+    Raises:
+        BudgetError: if the budget is too small for a ladder of this length.
+    """
+    num_final = max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget)))
+    left, scale, cost = budget - num_final, settings.initial.scale, kernel.evaluations_per_step
+    if not isinstance(settings, PTSDSettings):
+        initial, size = _initial(left // cost, num_levels, 1500 + 200 * dim, scale)
+        _check(size, budget, num_levels)
+        return dataclasses.replace(settings, initial=initial, buffer_size=size, num_final_draws=num_final)
+    num_between = max(0, num_levels - 3)
+    share = (1.0 - _INITIAL_SHARE - _LAST_SHARE) / num_between if num_between else 1.0 - _INITIAL_SHARE
+    initial, size = _initial(int(_INITIAL_SHARE * left) // cost, 2, int(share * left), scale)
+    _check(size, budget, num_levels)
+    spent = 2 * initial.num_chains * (1 + initial.num_steps * cost) + num_between * size
+    return dataclasses.replace(
+        settings,
+        ladder=settings.ladder
+        if settings.ladder.temperatures
+        else dataclasses.replace(settings.ladder, num_levels=num_levels),
+        initial=initial,
+        buffer_size=size,
+        last_buffer_size=left - spent,
+        num_final_draws=num_final,
+    )
+
+
 def _check(buffer_size: int, budget: int, num_levels: int) -> None:
-    # 500 samples a level is where denoisers trained on them stop being of use.
-    if buffer_size < 500:
+    # Denoisers trained on fewer are of no use.
+    if buffer_size < _LEAST_SAMPLES:
         raise BudgetError(
             f"a budget of {budget:,} evaluations leaves {buffer_size} samples for each of {num_levels} levels, fewer "
-            "than the 500 a denoiser needs; raise the budget or give a shorter `ladder=`"
+            f"than the {_LEAST_SAMPLES} a denoiser needs; raise the budget or give a shorter `ladder=`"
         )

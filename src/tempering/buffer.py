@@ -1,4 +1,4 @@
-"""The samples of a level with their log densities and gradients, and where each came from.
+"""The samples of a level with their log densities, gradients and weights, and where each came from.
 
 Everything here was paid for: the log densities set weights and log Z, the gradients train the denoiser and set scales.
 """
@@ -10,19 +10,37 @@ import jax.numpy as jnp
 from tempering.kernels import ChainState
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["ORIGINS", "Buffer", "blank_buffer", "concatenate", "from_states", "inner_scale", "spread", "subsample"]
+__all__ = [
+    "ORIGINS",
+    "Buffer",
+    "blank_buffer",
+    "concatenate",
+    "covariance",
+    "from_states",
+    "inner_scale",
+    "padded",
+    "reweighted",
+    "spread",
+    "subsample",
+]
 
-ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined")
-"""What `Buffer.origin` indexes: parallel tempering, resampled or unweighted model samples, refined ones."""
+ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined", "weighted")
+"""What `Buffer.origin` indexes: parallel tempering, resampled, unweighted, refined or weighted model samples."""
 
 
 class Buffer(eqx.Module):
-    """Samples of one level; log density and gradient are those of T = 1."""
+    """Samples of one level; log density and gradient are those of T = 1. Log weights are not normalised; 0 is even."""
 
     position: Float[Array, "particle dim"]
     log_density: Float[Array, " particle"]
     log_density_grad: Float[Array, "particle dim"]
     origin: Int[Array, " particle"]
+    log_weight: Float[Array, " particle"]
+
+    @property
+    def weight(self) -> Float[Array, " particle"]:
+        """Weights that sum to one."""
+        return jax.nn.softmax(self.log_weight)
 
     @property
     def size(self) -> int:
@@ -43,7 +61,8 @@ def from_states(states: ChainState, origin: str) -> Buffer:
     dim = states.position.shape[-1]
     log_density = states.log_density.reshape((-1,))
     code = jnp.full(log_density.shape, ORIGINS.index(origin), jnp.int32)
-    return Buffer(states.position.reshape((-1, dim)), log_density, states.log_density_grad.reshape((-1, dim)), code)
+    gradient = states.log_density_grad.reshape((-1, dim))
+    return Buffer(states.position.reshape((-1, dim)), log_density, gradient, code, jnp.zeros_like(log_density))
 
 
 def concatenate(first: Buffer, second: Buffer) -> Buffer:
@@ -56,9 +75,33 @@ def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
     return buffer.take(jax.random.permutation(key, buffer.size)[:size])
 
 
+def reweighted(buffer: Buffer, beta: Float[Array, ""], beta_next: Float[Array, ""]) -> Buffer:
+    """The same samples weighted for another temperature: p^(beta_next - beta) more. No evaluation."""
+    log_weight = buffer.log_weight + (beta_next - beta) * buffer.log_density
+    return eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weight)
+
+
+def padded(buffer: Buffer, size: int) -> Buffer:
+    """At least `size` samples: copies of the first without weight are appended."""
+    missing = size - buffer.size
+    if missing <= 0:
+        return buffer
+    copies = buffer.take(jnp.zeros((missing,), jnp.int32))
+    without = eqx.tree_at(lambda tree: tree.log_weight, copies, jnp.full((missing,), -jnp.inf))
+    return concatenate(buffer, without)
+
+
 def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
-    """Mean and standard deviation of every coordinate."""
-    return jnp.mean(buffer.position, axis=0), jnp.std(buffer.position, axis=0)
+    """Weighted mean and standard deviation of every coordinate."""
+    weight = buffer.weight[:, None]
+    mean = jnp.sum(weight * buffer.position, axis=0)
+    return mean, jnp.sqrt(jnp.sum(weight * (buffer.position - mean[None]) ** 2, axis=0))
+
+
+def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
+    """Weighted covariance."""
+    centred = buffer.position - spread(buffer)[0][None]
+    return (buffer.weight[:, None] * centred).T @ centred
 
 
 def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
@@ -67,11 +110,11 @@ def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
     For a Gaussian this is the conditional standard deviation; for separated modes it is the scale inside one, where
     the standard deviation of the positions would give the distance between them.
     """
-    square = jnp.mean((beta * buffer.log_density_grad) ** 2, axis=0)
+    square = jnp.sum(buffer.weight[:, None] * (beta * buffer.log_density_grad) ** 2, axis=0)
     return 1.0 / jnp.sqrt(jnp.maximum(square, 1e-30))
 
 
 def blank_buffer(dim: int) -> Buffer:
     """A buffer's structure without samples, for reading one back."""
     points = jnp.zeros((0, dim))
-    return Buffer(points, jnp.zeros((0,)), points, jnp.zeros((0,), jnp.int32))
+    return Buffer(points, jnp.zeros((0,)), points, jnp.zeros((0,), jnp.int32), jnp.zeros((0,)))

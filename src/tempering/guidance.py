@@ -1,11 +1,14 @@
-"""Denoisers at two hotter levels to a denoiser at the next colder one. Linear, so denoisers combine as scores do."""
+"""Denoisers at hotter levels to a denoiser at the next colder one. Denoisers combine linearly, as scores do."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
+from tempering.diffusion import Denoiser
+from tempering.diffusion.precondition import temperature_input
 from tempering.types import Array, Denoise, Float
 
-__all__ = ["Guided", "guidance_weight"]
+__all__ = ["Guided", "Rescaled", "Taylor", "extrapolation_weights", "guidance_weight"]
 
 _COORDINATES = {
     "T": lambda temperature: temperature,
@@ -29,18 +32,81 @@ def guidance_weight(
     return (f(cold) - f(temperature)) / (f(hot) - f(cold))
 
 
-class Guided(eqx.Module):
-    """(1 + w) D(x; sigma, T1) - w D(x; sigma, T2): temperature guidance by finite difference.
+def extrapolation_weights(
+    temperature: Float[Array, ""], nodes: Float[Array, " node"], coordinate: str
+) -> Float[Array, " node"]:
+    """Lagrange's weights of the polynomial through `nodes`, at `temperature`: (1 + w, -w) for two nodes, coldest first.
 
-    Biased for every target but trivial ones (linear in T from 3 and 2 to 1.5, a unit Gaussian comes out with standard
-    deviation 2^(3/4) 3^(-1/4) = 1.278 where sqrt(1.5) = 1.225 is right); importance weights remove the bias.
+    With three nodes in a geometric ladder and log T as the coordinate they are (3, -3, 1): the bias is of higher order,
+    and errors of the models are multiplied by more.
+    """
+    f = _COORDINATES[coordinate]
+    places, place = f(nodes), f(temperature)
+    num = nodes.shape[0]
+    is_own = jnp.eye(num, dtype=bool)
+    ratios = (place - places[None, :]) / jnp.where(is_own, 1.0, places[:, None] - places[None, :])
+    return jnp.prod(jnp.where(is_own, 1.0, ratios), axis=1)
+
+
+class Guided(eqx.Module):
+    """sum_k w_k D(x; sigma, T_k), coldest first: temperature guidance by finite difference.
+
+    For two models (1 + w) D(T1) - w D(T2), the paper's equation. Biased for every target but trivial ones (linear in T
+    from 3 and 2 to 1.5, a unit Gaussian comes out with standard deviation 2^(3/4) 3^(-1/4) = 1.278 where
+    sqrt(1.5) = 1.225 is right); importance weights remove the bias.
     """
 
-    cold: Denoise
-    hot: Denoise
-    weight: Float[Array, ""]
+    models: tuple[Denoise, ...]
+    weights: Float[Array, " node"]
+
+    @classmethod
+    def between(cls, cold: Denoise, hot: Denoise, weight: Float[Array, ""]) -> "Guided":
+        """The paper's guidance of strength w between two models."""
+        return cls((cold, hot), jnp.stack([1.0 + weight, -weight]))
 
     def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
         """The guided denoiser of one point."""
-        cold, hot = self.cold(x_noisy, sigma), self.hot(x_noisy, sigma)
-        return cold + self.weight * (cold - hot)
+        denoised = jnp.stack([model(x_noisy, sigma) for model in self.models])
+        # As differences from the coldest: weights of size 3 would cancel badly otherwise.
+        return denoised[0] + jnp.tensordot(self.weights[1:], denoised[1:] - denoised[:1], axes=1)
+
+
+class Rescaled(eqx.Module):
+    """x + (T1 / T) (D(x; sigma, T1) - x): the coldest model's score times the ratio of temperatures.
+
+    Exact as sigma tends to 0, wrong at every other noise level.
+    """
+
+    model: Denoise
+    ratio: Float[Array, ""]
+
+    def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
+        """The rescaled denoiser of one point."""
+        return x_noisy + self.ratio * (self.model(x_noisy, sigma) - x_noisy)
+
+
+class Taylor(eqx.Module):
+    """D(T1) + (f(T) - f(T1)) dD/df at T1: a first-order Taylor step of a network that is told the temperature.
+
+    The derivative is that of the network's input c_temperature = ln(T) / 2; f is T or log T or 1 / T.
+    """
+
+    model: Denoiser
+    step: Float[Array, ""]
+
+    @classmethod
+    def towards(cls, model: Denoiser, beta: Float[Array, ""], beta_next: Float[Array, ""], coordinate: str) -> "Taylor":
+        """The step from one inverse temperature to the next, in units of c_temperature."""
+        f = _COORDINATES[coordinate]
+        slope = jax.grad(lambda c_temperature: f(jnp.exp(2.0 * c_temperature)))(temperature_input(beta))
+        return cls(model, (f(1.0 / beta_next) - f(1.0 / beta)) / slope)
+
+    def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
+        """The extrapolated denoiser of one point."""
+
+        def at(c_temperature: Array) -> Array:
+            model = eqx.tree_at(lambda model: model.c_temperature, self.model, c_temperature)
+            return model(x_noisy, sigma)
+
+        value, slope = jax.jvp(at, (self.model.c_temperature,), (jnp.ones_like(self.model.c_temperature),))
+        return value + self.step * slope

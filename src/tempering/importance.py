@@ -1,4 +1,4 @@
-"""Model samples weighed by the target: one evaluation a sample, then weights, truncation, resampling, log Z."""
+"""Model samples weighed by the target: one evaluation a sample, then weights, truncation, a buffer, log Z."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -7,12 +7,13 @@ from tempering.buffer import Buffer, from_states
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.ledger import Ledger
-from tempering.resampling import ess_fraction, log_z_estimate, resample, truncate
+from tempering.pareto import log_z_with_tail, pareto_k
+from tempering.resampling import ess_fraction, resample, truncate, truncate_to_ess
 from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many
 from tempering.types import Array, Float, Key
 
-__all__ = ["Weighted", "importance_resample", "keep_usable", "weigh"]
+__all__ = ["Weighted", "corrected", "evened", "keep_usable", "weigh"]
 
 
 class Weighted(eqx.Module):
@@ -29,9 +30,13 @@ class Weighted(eqx.Module):
 
     @property
     def log_z(self) -> tuple[float, float]:
-        """log Z of the level and its standard error."""
-        log_z, error = log_z_estimate(self.log_weights)
-        return float(log_z), float(error)
+        """log Z of the level and its standard error, which allows for the weights' tail."""
+        return log_z_with_tail(self.log_weights)
+
+    @property
+    def pareto_k(self) -> float:
+        """The tail index of the raw weights."""
+        return pareto_k(self.log_weights)
 
 
 def weigh(
@@ -57,16 +62,33 @@ def weigh(
     return Weighted(ChainState(x, log_density, gradient), log_weights, num_nonfinite)
 
 
-def importance_resample(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:
-    """As many samples as came in, drawn in proportion to the truncated weights, and the ESS after truncation.
+def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:
+    """A buffer of the level from truncated weights, kept or resampled, and the ESS after truncation.
 
     Raises:
         DensityError: if no sample has a positive weight.
     """
     _refuse_weightless(weighted)
-    log_weights = truncate(weighted.log_weights, resampling.quantile)
-    indices = resample(key, log_weights, log_weights.shape[0], resampling.scheme)
-    return from_states(weighted.states, "importance_resampled").take(indices), float(ess_fraction(log_weights))
+    if resampling.quantile is None:
+        log_weights = truncate_to_ess(weighted.log_weights, resampling.min_ess)
+    else:
+        log_weights = truncate(weighted.log_weights, resampling.quantile)
+    ess = float(ess_fraction(log_weights))
+    if resampling.is_resampled:
+        indices = resample(key, log_weights, log_weights.shape[0], resampling.scheme)
+        return from_states(weighted.states, "importance_resampled").take(indices), ess
+    # A sample without weight may have no density; a copy of a usable one in its place keeps every number finite.
+    own = jnp.where(log_weights > -jnp.inf, jnp.arange(log_weights.shape[0]), jnp.argmax(log_weights))
+    buffer = from_states(weighted.states, "weighted").take(own)
+    return eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weights), ess
+
+
+def evened(key: Key, buffer: Buffer, scheme: str) -> Buffer:
+    """The same distribution with even weights, for chains to start from; a buffer of even weights stays as it is."""
+    if not bool(jnp.any(buffer.log_weight != buffer.log_weight[0])):
+        return buffer
+    taken = buffer.take(resample(key, buffer.log_weight, buffer.size, scheme))
+    return eqx.tree_at(lambda tree: tree.log_weight, taken, jnp.zeros_like(taken.log_weight))
 
 
 def keep_usable(key: Key, weighted: Weighted) -> Buffer:

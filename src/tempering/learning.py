@@ -1,4 +1,4 @@
-"""From buffers to trained denoisers and models: glue between `buffer` and `diffusion` that every method shares."""
+"""From buffers to trained networks and models: glue between `buffer` and `diffusion` that every method shares."""
 
 import dataclasses
 
@@ -8,61 +8,57 @@ import jax.numpy as jnp
 
 from tempering.buffer import Buffer
 from tempering.checkpoint import Progress
-from tempering.diffusion import Denoiser, DiffusionModel, fit_denoisers
-from tempering.diffusion.calibrate import adjust, dataset_of, new_denoiser, noise_levels, prior_of, stack, unstack
+from tempering.diffusion import Dataset, DiffusionModel, fit_networks
+from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of, stack, unstack
+from tempering.diffusion.networks import make_network
 from tempering.importance import weigh
-from tempering.pareto import log_z_with_tail, pareto_k, pooled_log_z
+from tempering.pareto import pooled_log_z
 from tempering.preparation import Teller
 from tempering.records import finite_or_none, level_warnings
 from tempering.sampler import Sampler
-from tempering.settings import MethodSettings, Network, Noise, PTSDSettings
+from tempering.settings import MethodSettings, Network
 from tempering.types import Array, Float, Key
 
-__all__ = ["denoiser_like", "final_sampler", "fresh", "learn", "warm"]
+__all__ = ["Networks", "final_sampler", "learn", "new_networks"]
 
 
-def denoiser_like(dim: int, network: Network) -> Denoiser:
-    """A denoiser's structure, for reading one back."""
-    points = jnp.zeros((2, dim))
-    blank = Buffer(points, jnp.zeros((2,)), points, jnp.zeros((2,), jnp.int32))
-    return eqx.filter_eval_shape(lambda: new_denoiser(jax.random.key(0), network, Noise(), blank))
+class Networks(eqx.Module):
+    """What a level's training leaves behind: one network for all levels, or those of the last two."""
+
+    all: tuple
 
 
-def fresh(key: Key, buffers: tuple[Buffer, ...], settings: MethodSettings) -> tuple[Denoiser, ...]:
-    """One untrained denoiser a buffer, all with the same initial weights: guidance takes their difference."""
-    return tuple(new_denoiser(key, settings.network, settings.noise, buffer) for buffer in buffers)
+def new_networks(key: Key, dim: int, network: Network, num: int, *, is_blank: bool = False) -> Networks:
+    """`num` untrained networks with the same initial weights: guidance takes the difference of what they learn.
 
+    With `is_blank` their structure only, for reading them back.
+    """
 
-def warm(denoiser: Denoiser, buffers: tuple[Buffer, ...], settings: PTSDSettings) -> tuple[Denoiser, ...]:
-    """One denoiser a buffer, all with the weights of an earlier one."""
-    return tuple(adjust(denoiser, settings.noise, buffer) for buffer in buffers)
+    def build() -> Networks:
+        return Networks((make_network(key, dim, network),) * num)
+
+    return eqx.filter_eval_shape(build) if is_blank else build()
 
 
 def learn(
     key: Key,
-    denoisers: tuple[Denoiser, ...],
-    buffers: tuple[Buffer, ...],
+    networks: tuple,
+    data: tuple[Dataset, ...],
     levels: tuple[int, ...],
-    betas: Float[Array, " level"],
-    sigma_max: Float[Array, ""],
-    settings: MethodSettings,
     num_steps: int,
+    settings: MethodSettings,
     progress: Progress,
     tell: Teller,
-) -> tuple[Denoiser, ...]:
-    """Fit one denoiser to each buffer, side by side; write losses into the level records."""
-    use_gradients = settings.training.use_gradients
-    data = [
-        dataset_of(settings.noise, buffer, betas[level], sigma_max, use_gradients)
-        for buffer, level in zip(buffers, levels, strict=True)
-    ]
+) -> Networks:
+    """Fit every network to its data, side by side; write how it went into the records of `levels`, one a network."""
     keys = jax.vmap(lambda level: jax.random.fold_in(key, level))(jnp.asarray(levels))
+    temperature = progress.levels[levels[-1]].temperature
 
     def on_check(step: int, loss: float) -> None:
-        tell("training", levels[-1], step, num_steps, temperature=float(1 / betas[levels[-1]]), loss=loss)
+        tell("training", levels[-1], step, num_steps, temperature=temperature, loss=loss)
 
-    fitted, info = fit_denoisers(
-        keys, stack(*denoisers), stack(*data), settings.training, num_steps=num_steps, on_check=on_check
+    fitted, info = fit_networks(
+        keys, stack(*networks), stack(*data), settings.training, num_steps=num_steps, on_check=on_check
     )
     for index, level in enumerate(levels):
         record = progress.levels[level]
@@ -70,14 +66,14 @@ def learn(
         record.validation_loss = finite_or_none(info.validation_loss[index])
         record.training_steps = int(info.num_steps[index])
         record.num_nonfinite += int(info.num_nonfinite[index])
-    return unstack(fitted, len(levels))
+    return Networks(unstack(fitted, len(levels)))
 
 
 def final_sampler(
     key: Key,
     target,
     method: str,
-    denoiser: Denoiser,
+    network: eqx.Module,
     buffer: Buffer,
     sigma_max: Float[Array, ""],
     settings: MethodSettings,
@@ -93,6 +89,7 @@ def final_sampler(
     """
     beta = jnp.ones(())
     prior = prior_of(settings.noise, buffer, sigma_max)
+    denoiser = denoiser_of(network, settings.noise, buffer, beta)
     model = DiffusionModel(denoiser, prior, noise_levels(settings.noise, buffer, beta, sigma_max))
     levels = progress.ordered()
     sampler = Sampler(
@@ -115,11 +112,12 @@ def final_sampler(
         key, num, settings.sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
-    estimates = [log_z_with_tail(weighted.log_weights)]
-    if levels[-1].pareto_k is not None and levels[-1].pareto_k <= 0.5:
-        estimates.append((levels[-1].log_z, levels[-1].log_z_error))
+    estimates = [weighted.log_z]
+    guided, k = levels[-1], levels[-1].pareto_k
+    if k is not None and k <= 0.5 and guided.log_z is not None and guided.log_z_error is not None:
+        estimates.append((guided.log_z, guided.log_z_error))
     log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
-    k = finite_or_none(pareto_k(weighted.log_weights))
+    k = finite_or_none(weighted.pareto_k)
     return dataclasses.replace(
         sampler,
         log_z=log_z,

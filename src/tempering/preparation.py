@@ -1,17 +1,22 @@
-"""What every method does before it samples: settle the ladder and the start, by a counted pilot where none is given."""
+"""What every method does before it samples: settle ladder, start and sizes, by a counted pilot if need be."""
 
+import dataclasses
 from dataclasses import dataclass
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.automatic import default_budget, pilot_settings, sized
 from tempering.checkpoint import Progress
 from tempering.kernels import Kernel, make_kernel
 from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
 from tempering.settings import MethodSettings
 from tempering.types import Array, Event, Float, Int, Key, OnEvent
+
+Settings = TypeVar("Settings", bound=MethodSettings)
 
 __all__ = ["Prepared", "Teller", "kernel_of", "prepare"]
 
@@ -66,20 +71,36 @@ def kernel_of(settings: MethodSettings) -> Kernel:
 def prepare(
     key: Key,
     target,
-    settings: MethodSettings,
+    settings: Settings,
     start_fn: StartFn | None,
     progress: Progress,
     tell: Teller,
-) -> Prepared:
-    """The ladder of the settings, or one whose hottest temperature a pilot found.
+) -> tuple[Settings, Prepared]:
+    """The settings with every number settled, and the ladder: as given, or from a counted pilot and the budget.
 
     Args:
         start_fn: starting points; None takes normals of `settings.initial.scale`.
     """
     start_fn = start_fn or normal_start(target.dim, settings.initial.scale)
-    ladder = settings.ladder
+    ledger, ladder = progress.ledger, settings.ladder
+    budget = ledger.budget or default_budget(target.dim)
+    if settings.is_sized_by_budget:
+        ledger.budget = tell.planned = budget
+        settings = dataclasses.replace(settings, pilot=pilot_settings(settings.pilot, target.dim, budget))
     if ladder.temperatures is not None or ladder.hottest is not None:
-        return Prepared(temperatures_of(ladder, dim=target.dim), start_fn)
+        prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn)
+    else:
+        prepared = _piloted(key, target, settings, start_fn, progress, tell)
+    if settings.is_sized_by_budget:
+        left = budget - ledger.points.get("pilot", 0)
+        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel_of(settings))
+    return settings, prepared
+
+
+def _piloted(
+    key: Key, target, settings: MethodSettings, start_fn: StartFn, progress: Progress, tell: Teller
+) -> Prepared:
+    """The ladder below the coolest temperature at which chains mix."""
     kernel = kernel_of(settings)
     key_start, key_heat = jax.random.split(key)
 
@@ -103,5 +124,5 @@ def prepare(
     like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), jnp.zeros((1, target.dim)))
     part = progress.part(0, "pilot", like, run_pilot)
     rhats = tuple((float(temperature), float(rhat)) for temperature, rhat in part.rhats)
-    temperatures = temperatures_of(ladder, dim=target.dim, hottest=float(part.hottest))
+    temperatures = temperatures_of(settings.ladder, dim=target.dim, hottest=float(part.hottest))
     return Prepared(temperatures, rows_start(part.positions), rhats, bool(part.is_mixed))

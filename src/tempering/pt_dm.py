@@ -8,11 +8,10 @@ import jax
 
 from tempering.buffer import Buffer, blank_buffer
 from tempering.checkpoint import Nowhere, Progress, Store
-from tempering.diffusion import Denoiser
-from tempering.diffusion.calibrate import largest_sigma
+from tempering.diffusion.calibrate import dataset_of, largest_sigma
 from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
-from tempering.learning import denoiser_like, final_sampler, fresh, learn
+from tempering.learning import Networks, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, initial, temperatures_of
 from tempering.preparation import Teller, kernel_of, prepare
@@ -28,12 +27,6 @@ class Coldest(eqx.Module):
 
     buffer: Buffer
     sigma_max: Float[Array, ""]
-
-
-class Model(eqx.Module):
-    """The one denoiser."""
-
-    denoiser: Denoiser
 
 
 def plan(settings: PTDMSettings, dim: int) -> dict[str, int]:
@@ -58,7 +51,7 @@ def fit(
     """Train a sampler for `target` by PT+DM; arguments as in `ptsd.fit`."""
     progress = Progress(ledger or Ledger(), store or Nowhere())
     tell = Teller(on_event, progress, 0)
-    prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
+    settings, prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
     temperatures = prepared.temperatures
     last = len(temperatures) - 1
     _announce(settings, len(temperatures), progress, tell)
@@ -76,31 +69,25 @@ def fit(
     blank = Coldest(blank_buffer(target.dim), betas[0])
     coldest: Coldest = progress.part(last, "buffer", blank, explored)
 
-    def learned() -> Model:
-        denoisers = fresh(key_network, (coldest.buffer,), settings)
-        steps = settings.training.num_steps
-        return Model(
-            *learn(
-                key_learn,
-                denoisers,
-                (coldest.buffer,),
-                (last,),
-                betas,
-                coldest.sigma_max,
-                settings,
-                steps,
-                progress,
-                tell,
-            )
+    def learned() -> Networks:
+        data = dataset_of(
+            settings.noise,
+            (coldest.buffer,),
+            betas[-1:],
+            coldest.sigma_max,
+            use_gradients=settings.training.use_gradients,
         )
+        networks = new_networks(key_network, target.dim, settings.network, 1)
+        steps = settings.training.num_steps
+        return learn(key_learn, networks.all, (data,), (last,), steps, settings, progress, tell)
 
-    like = Model(denoiser_like(target.dim, settings.network))
-    model: Model = progress.part(last, "model", like, learned)
+    like = new_networks(key_network, target.dim, settings.network, 1, is_blank=True)
+    networks = progress.part(last, "model", like, learned)
     return final_sampler(
         key_final,
         target,
         "PT+DM",
-        model.denoiser,
+        networks.all[0],
         coldest.buffer,
         coldest.sigma_max,
         settings,

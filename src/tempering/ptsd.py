@@ -1,25 +1,29 @@
 """The progressive loop: Algorithm 1 of the paper. It reads as the algorithm and holds no numerics.
 
-Consumes a target and a key; produces a `Sampler`. Parallel tempering at the two hottest levels, a denoiser for each;
-then, level by level: guided samples, importance weights, resampling, local PT refinement, fine-tuning.
+Consumes a target and a key; produces a `Sampler`. Parallel tempering at the two hottest levels and a first fit; then,
+level by level: the next temperature, a proposal from what is known, importance weights, local PT refinement, learning.
 """
+
+import dataclasses
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
-from tempering.buffer import Buffer, blank_buffer
+from tempering.buffer import Buffer, blank_buffer, reweighted
 from tempering.checkpoint import Nowhere, Progress, Store
-from tempering.diffusion import Denoiser, DiffusionModel
-from tempering.diffusion.calibrate import largest_sigma, noise_levels, prior_of
+from tempering.diffusion import Dataset
+from tempering.diffusion.calibrate import dataset_of, largest_sigma
 from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
-from tempering.guidance import Guided, guidance_weight
-from tempering.importance import importance_resample, keep_usable, weigh
+from tempering.importance import corrected, evened, keep_usable, weigh
 from tempering.kernels.step_size import rescale
-from tempering.learning import denoiser_like, final_sampler, fresh, learn, warm
+from tempering.learning import Networks, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
-from tempering.parallel_tempering import betas_of, initial, temperatures_of
+from tempering.parallel_tempering import betas_of, initial, next_temperature, temperatures_of
 from tempering.preparation import Prepared, Teller, kernel_of, prepare
+from tempering.proposals import History, choose
 from tempering.records import LevelRecord, finite_or_none
 from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.refinement import refine
@@ -28,6 +32,9 @@ from tempering.settings import PTSDSettings
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
 
 __all__ = ["fit", "plan"]
+
+_MOST_LEVELS = 64
+"""Of an adaptive ladder without a budget that ends it sooner."""
 
 
 class Pair(eqx.Module):
@@ -39,21 +46,35 @@ class Pair(eqx.Module):
     sigma_max: Float[Array, ""]
 
 
-class Models(eqx.Module):
-    """The denoisers of two neighbouring levels."""
+@dataclass
+class _Run:
+    """What every stage needs, and the levels so far: temperatures (the next one included), buffers, networks."""
 
-    hot: Denoiser
-    cold: Denoiser
+    target: object
+    settings: PTSDSettings
+    prepared: Prepared
+    progress: Progress
+    tell: Teller
+    most_levels: int
+    temperatures: list[float]
+    buffers: list[Buffer]
+    step_size: Float[Array, " two"]
+    sigma_max: Float[Array, ""]
+    networks: Networks
+
+    def history(self) -> History:
+        return History(tuple(self.buffers), betas_of(tuple(self.temperatures)), self.networks.all, self.sigma_max)
 
 
 def plan(settings: PTSDSettings, dim: int) -> dict[str, int]:
-    """The evaluations a run will make, by stage: exactly, given a ladder whose hottest temperature is known."""
+    """The evaluations a run will make, by stage: exactly for a given or evenly spaced ladder, about for an adaptive."""
     kernel = kernel_of(settings)
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
     refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
+    last = settings.last_buffer_size or settings.buffer_size
     return {
         "initial_pt": initial.planned_evaluations(settings.initial, min(2, num_levels), kernel),
-        "importance_weights": settings.buffer_size * max(0, num_levels - 2),
+        "importance_weights": settings.buffer_size * max(0, num_levels - 3) + (last if num_levels > 2 else 0),
         "refinement": refinement * max(0, num_levels - 2),
         "final_weights": settings.num_final_draws,
     }
@@ -82,22 +103,19 @@ def fit(
     """
     progress = Progress(ledger or Ledger(), store or Nowhere())
     tell = Teller(on_event, progress, 0)
-    prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
-    _announce(settings, prepared, target.dim, progress, tell)
-    betas = betas_of(prepared.temperatures)
+    settings, prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
+    most_levels = _announce(settings, prepared, progress, tell)
 
-    pair, models = _start(jax.random.fold_in(key, 1), target, settings, prepared, betas, progress, tell)
-    for level in range(2, len(prepared.temperatures)):
-        pair, models = _descend(
-            jax.random.fold_in(key, level), target, settings, prepared, betas, level, pair, models, progress, tell
-        )
+    run = _start(jax.random.fold_in(key, 1), target, settings, prepared, most_levels, progress, tell)
+    while len(run.temperatures) > len(run.buffers):
+        _descend(jax.random.fold_in(key, len(run.buffers)), run)
     return final_sampler(
-        jax.random.fold_in(key, len(prepared.temperatures)),
+        jax.random.fold_in(key, len(run.temperatures)),
         target,
         "PTSD",
-        models.cold,
-        pair.cold,
-        pair.sigma_max,
+        run.networks.all[-1],
+        run.buffers[-1],
+        run.sigma_max,
         settings,
         progress,
         tell,
@@ -105,139 +123,212 @@ def fit(
     )
 
 
-def _announce(settings: PTSDSettings, prepared: Prepared, dim: int, progress: Progress, tell: Teller) -> None:
-    """Settle what the run will cost, and refuse it if the budget is smaller."""
+def _announce(settings: PTSDSettings, prepared: Prepared, progress: Progress, tell: Teller) -> int:
+    """Settle what the run will cost, and refuse it if the budget is smaller; the most levels it may have."""
     tell.num_levels = len(prepared.temperatures)
-    kernel = kernel_of(settings)
+    kernel, budget = kernel_of(settings), progress.ledger.budget
     per_level = settings.buffer_size + refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
+    last = per_level - settings.buffer_size + (settings.last_buffer_size or settings.buffer_size)
     first = initial.planned_evaluations(settings.initial, 2, kernel)
-    tell.planned = (
-        progress.ledger.points.get("pilot", 0) + first + per_level * (tell.num_levels - 2) + settings.num_final_draws
-    )
-    budget = progress.ledger.budget
+    fixed = progress.ledger.points.get("pilot", 0) + first + settings.num_final_draws
+    most_levels = tell.num_levels
+    if _is_adaptive(settings):
+        most_levels = settings.ladder.num_levels or _MOST_LEVELS
+        if budget is not None:
+            most_levels = max(3, min(most_levels, 3 + (budget - fixed - last) // per_level))
+        tell.num_levels = min(tell.num_levels, most_levels)
+    tell.planned = fixed + (per_level * (tell.num_levels - 3) + last if tell.num_levels > 2 else 0)
     if budget is not None and tell.planned > budget:
         raise BudgetError(
             f"the plan needs {tell.planned:,} evaluations over {tell.num_levels} levels, more than the budget of "
             f"{budget:,}; raise the budget, or lower buffer_size, initial.num_steps, refinement.num_steps or the levels"
         )
+    return most_levels
 
 
-def _start(key, target, settings, prepared, betas, progress, tell) -> tuple[Pair, Models]:
-    """Initialise the two hottest levels: PT, then a model for each."""
+def _is_adaptive(settings: PTSDSettings) -> bool:
+    return settings.ladder.spacing == "adaptive" and settings.ladder.temperatures is None
+
+
+def _add_next_temperature(run: _Run) -> None:
+    """Append the next temperature: of the ladder, or as cold as the last buffer can be reweighted to."""
+    done, ladder = len(run.buffers), run.settings.ladder
+    if run.temperatures[-1] <= 1.0:
+        return
+    if not _is_adaptive(run.settings):
+        run.temperatures.append(run.prepared.temperatures[done])
+        return
+    last, buffer = run.temperatures[-1], run.buffers[-1]
+    aim = next_temperature(buffer.log_density, buffer.weight, last, ladder.min_ess)
+    # No more levels than there are evaluations for: then they are spaced evenly instead.
+    run.temperatures.append(min(aim, last ** (1.0 - 1.0 / max(1, run.most_levels - done))))
+
+
+def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run:
+    """Initialise the two hottest levels: PT, then a first fit."""
     key_explore, key_network, key_learn = jax.random.split(key, 3)
-    blank = blank_buffer(target.dim)
+    first = prepared.temperatures[:2]
 
     def explored() -> Pair:
-        found: Explored = explore(
-            key_explore,
-            target,
-            kernel_of(settings),
-            prepared.start_fn,
-            prepared.temperatures[:2],
-            settings,
-            progress,
-            tell,
-        )
+        kernel = kernel_of(settings)
+        found: Explored = explore(key_explore, target, kernel, prepared.start_fn, first, settings, progress, tell)
         hot, cold = found.buffers
         return Pair(hot, cold, found.step_size, largest_sigma(settings.noise, hot))
 
-    pair = progress.part(1, "buffer", Pair(blank, blank, betas[:2], betas[0]), explored)
+    blank = blank_buffer(target.dim)
+    pair = progress.part(1, "buffer", Pair(blank, blank, jnp.zeros((2,)), jnp.zeros(())), explored)
+    networks = new_networks(key_network, target.dim, settings.network, 1 if settings.network.is_shared else 2)
+    run = _Run(
+        target,
+        settings,
+        prepared,
+        progress,
+        tell,
+        most_levels,
+        list(first),
+        [pair.hot, pair.cold],
+        pair.step_size,
+        pair.sigma_max,
+        networks,
+    )
+    _add_next_temperature(run)
+    _learn(key_learn, run)
+    return run
 
-    def learned() -> Models:
-        buffers = (pair.hot, pair.cold)
-        denoisers = fresh(key_network, buffers, settings)
-        steps = settings.training.num_steps
-        return Models(
-            *learn(key_learn, denoisers, buffers, (0, 1), betas, pair.sigma_max, settings, steps, progress, tell)
-        )
 
-    like = denoiser_like(target.dim, settings.network)
-    return pair, progress.part(1, "model", Models(like, like), learned)
-
-
-def _descend(key, target, settings, prepared, betas, level, pair, models, progress, tell) -> tuple[Pair, Models]:
-    """One level down: extrapolate, weigh, resample, refine, fine-tune."""
+def _descend(key: Key, run: _Run) -> None:
+    """One level down: propose, weigh, refine, settle the next temperature, learn."""
     key_buffer, key_learn = jax.random.split(key)
-
-    def buffered() -> Pair:
-        return _next_buffers(key_buffer, target, settings, prepared, betas, level, pair, models, progress, tell)
-
-    new_pair = progress.part(level, "buffer", pair, buffered)
-
-    def learned() -> Models:
-        buffers = (new_pair.hot, new_pair.cold)
-        denoisers = warm(models.cold, buffers, settings)
-        is_last = level == len(prepared.temperatures) - 1
-        steps = settings.training.num_finetune_steps
-        steps = settings.training.num_steps if is_last or steps is None else steps
-        levels = (level - 1, level)
-        return Models(
-            *learn(key_learn, denoisers, buffers, levels, betas, new_pair.sigma_max, settings, steps, progress, tell)
-        )
-
-    return new_pair, progress.part(level, "model", models, learned)
+    level = len(run.buffers)
+    like = Pair(run.buffers[-1], run.buffers[-1], run.step_size, run.sigma_max)
+    pair = run.progress.part(level, "buffer", like, lambda: _next_buffers(key_buffer, run, level))
+    run.buffers[-1] = pair.hot
+    run.buffers.append(pair.cold)
+    run.step_size = pair.step_size
+    _add_next_temperature(run)
+    run.tell.num_levels = max(run.tell.num_levels, len(run.temperatures))
+    _learn(key_learn, run)
 
 
-def _next_buffers(key, target, settings, prepared, betas, level, pair, models, progress, tell) -> Pair:
-    """Samples of the new level by temperature guidance, corrected by weights and refinement."""
-    key_draw, key_resample, key_refine = jax.random.split(key, 3)
-    num, temperature = settings.buffer_size, prepared.temperatures[level]
-    is_last = level == len(prepared.temperatures) - 1
+def _learn(key: Key, run: _Run) -> None:
+    """Fit the networks to what is known now; a warm start after the first time."""
+    settings, level = run.settings, len(run.buffers) - 1
+    is_first, is_last = level == 1, run.temperatures[-1] <= 1.0 and len(run.temperatures) == len(run.buffers)
+    steps = settings.training.num_finetune_steps
+    steps = settings.training.num_steps if is_first or is_last or steps is None else steps
+
+    def learned() -> Networks:
+        if settings.network.is_shared:
+            data, networks, levels = (_all_levels(run),), run.networks.all, (level,)
+        else:
+            data, levels = _last_two(run), (level - 1, level)
+            networks = run.networks.all if is_first else (run.networks.all[-1],) * 2
+        return learn(key, networks, data, levels, steps, settings, run.progress, run.tell)
+
+    run.networks = run.progress.part(level, "model", run.networks, learned)
+
+
+def _last_two(run: _Run) -> tuple[Dataset, ...]:
+    """The data of one network a level, for the last two levels."""
+    betas, use_gradients = betas_of(tuple(run.temperatures)), run.settings.training.use_gradients
+    levels = range(len(run.buffers) - 2, len(run.buffers))
+    return tuple(
+        dataset_of(run.settings.noise, (run.buffers[k],), betas[k : k + 1], run.sigma_max, use_gradients=use_gradients)
+        for k in levels
+    )
+
+
+def _all_levels(run: _Run) -> Dataset:
+    """The data of one network for all levels, the next one anticipated where that is asked for."""
+    settings, betas = run.settings, betas_of(tuple(run.temperatures))
+    buffers, num = list(run.buffers), len(run.buffers)
+    shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
+    if settings.guidance.is_anticipating and len(run.temperatures) > num:
+        buffers.append(reweighted(buffers[-1], betas[num - 1], betas[num]))
+        shares.append(1.0)
+    return dataset_of(
+        settings.noise,
+        tuple(buffers),
+        betas[: len(buffers)],
+        run.sigma_max,
+        use_gradients=settings.training.use_gradients,
+        shares=jnp.asarray(shares),
+        size=max(settings.buffer_size, settings.last_buffer_size or 0),
+        num_places=run.most_levels,
+    )
+
+
+def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
+    """Samples of the new level from a proposal, corrected by weights and refinement."""
+    key_choose, key_draw, key_resample, key_refine = jax.random.split(key, 4)
+    settings, progress, temperature = run.settings, run.progress, run.temperatures[level]
+    is_last = temperature <= 1.0
+    num = _num_draws(run, is_last)
     before = dict(progress.ledger.points)
 
-    weight = guidance_weight(1 / betas[level], 1 / betas[level - 1], 1 / betas[level - 2], settings.guidance.coordinate)
-    guided = DiffusionModel(
-        Guided(models.cold, models.hot, weight),
-        prior_of(settings.noise, pair.cold, pair.sigma_max),
-        noise_levels(
-            settings.noise, pair.cold, betas[level - 1], pair.sigma_max, colder_by=betas[level] / betas[level - 1]
-        ),
-    )
-    x, log_q = guided.draw(
+    history = run.history()
+    beta = history.betas[-1]
+    run.tell("choosing a proposal", level, 0, 1, temperature=temperature)
+    name, model, promises = choose(key_choose, history, settings)
+    x, log_q = model.draw(
         key_draw,
         num,
         settings.sampling,
         with_density=True,
-        on_chunk=lambda done: tell("guided sampling", level, done, num, temperature=temperature),
+        is_quasi_random=settings.sampling.is_quasi_random,
+        on_chunk=lambda done: run.tell("guided sampling", level, done, num, temperature=temperature),
     )
-    weighted = weigh(target, x, log_q, betas[level], ledger=progress.ledger, stage="importance_weights")
+    weighted = weigh(run.target, x, log_q, beta, ledger=progress.ledger, stage="importance_weights")
     record = LevelRecord(level, temperature, ess_fraction=weighted.ess_fraction, num_nonfinite=weighted.num_nonfinite)
+    record.proposal, record.predicted_ess_fraction = name, promises.get(name)
     record.log_z, record.log_z_error = (finite_or_none(value) for value in weighted.log_z)
-    if is_last and not settings.resampling.is_last_resampled:
+    record.pareto_k = finite_or_none(weighted.pareto_k)
+    if is_last and not settings.resampling.is_last_weighted:
         cold = keep_usable(key_resample, weighted)
     else:
-        cold, record.truncated_ess_fraction = importance_resample(key_resample, weighted, settings.resampling)
+        cold, record.truncated_ess_fraction = corrected(key_resample, weighted, settings.resampling)
     progress.levels[level] = record
 
-    colder = rescale(pair.step_size[1], 1 / betas[level], 1 / betas[level - 1], kernel_of(settings).scale_power)
-    hot, step_size = pair.cold, pair.step_size.at[0].set(pair.step_size[1]).at[1].set(colder)
+    betas = history.betas[-2:]
+    colder = rescale(run.step_size[1], 1 / betas[1], 1 / betas[0], kernel_of(settings).scale_power)
+    pair = Pair(run.buffers[-1], cold, jnp.stack([run.step_size[1], colder]), run.sigma_max)
     if settings.refinement.num_steps > 0:
-        hot, cold, step_size = _refined(
-            key_refine, target, settings, betas, level, hot, cold, step_size, progress, tell
-        )
+        pair = _refined(key_refine, run, betas, level, pair)
     points = progress.ledger.points
     record.evaluations = {stage: n - before.get(stage, 0) for stage, n in points.items() if n > before.get(stage, 0)}
-    return Pair(hot, cold, step_size, pair.sigma_max)
+    return pair
 
 
-def _refined(key, target, settings, betas, level, hot, cold, step_size, progress, tell) -> tuple[Buffer, Buffer, Array]:
+def _num_draws(run: _Run, is_last: bool) -> int:
+    """Samples of the next level. Where the budget sets the sizes, the last level has all that is left of it."""
+    settings, ledger = run.settings, run.progress.ledger
+    if not is_last:
+        return settings.buffer_size
+    if settings.is_sized_by_budget and ledger.budget is not None and settings.refinement.num_steps == 0:
+        return ledger.budget - ledger.total - settings.num_final_draws
+    return settings.last_buffer_size or settings.buffer_size
+
+
+def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     """Local PT between the previous and the new level."""
+    settings, record = run.settings, run.progress.levels[level]
     kernel = kernel_of(settings)
-    record = progress.levels[level]
+    key_hot, key_cold, key_refine = jax.random.split(key, 3)
+    scheme = settings.resampling.scheme
     hot, cold, step_size, tally = refine(
-        key,
-        target,
+        key_refine,
+        run.target,
         kernel,
-        hot,
-        cold,
-        betas[level - 1 : level + 1],
-        step_size,
+        evened(key_hot, pair.hot, scheme),
+        evened(key_cold, pair.cold, scheme),
+        betas,
+        pair.step_size,
         settings.refinement,
         swap_interval=settings.exploration.swap_interval,
         swap_scheme=settings.exploration.swap_scheme,
         target_acceptance=settings.exploration.target_acceptance or kernel.optimal_acceptance,
-        ledger=progress.ledger,
-        on_block=lambda done, state: tell(
+        ledger=run.progress.ledger,
+        on_block=lambda done, state: run.tell(
             "refinement",
             level,
             done,
@@ -252,4 +343,4 @@ def _refined(key, target, settings, betas, level, hot, cold, step_size, progress
     record.round_trips = int(tally.round_trips)
     record.step_size = finite_or_none(step_size[1])
     record.num_nonfinite += int(tally.num_nonfinite.sum())
-    return hot, cold, step_size
+    return dataclasses.replace(pair, hot=hot, cold=cold, step_size=step_size)

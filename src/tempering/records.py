@@ -18,6 +18,8 @@ class LevelRecord:
 
     Args:
         level: 0 is the hottest.
+        proposal: what the level was drawn from, where a model was.
+        predicted_ess_fraction: what the choice of the proposal rested on, where there was a choice.
         ess_fraction: of the raw importance weights, before truncation; None where nothing was weighted.
         pareto_k: of the raw weights (`pareto.pareto_k`); None where it was not measured or has no finite value.
         log_z: of the level, estimated from the raw weights.
@@ -34,6 +36,8 @@ class LevelRecord:
 
     level: int
     temperature: float
+    proposal: str | None = None
+    predicted_ess_fraction: float | None = None
     ess_fraction: float | None = None
     truncated_ess_fraction: float | None = None
     pareto_k: float | None = None
@@ -65,6 +69,7 @@ class LevelRecord:
 _COLUMNS = (
     ("level", "level", "{:d}"),
     ("T", "temperature", "{:.4g}"),
+    ("proposal", "proposal", "{:s}"),
     ("ESS", "ess_fraction", "{:.3f}"),
     ("ESS cut", "truncated_ess_fraction", "{:.3f}"),
     ("log Z", "log_z", "{:.3f}"),

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from tempering.numerics import log_mean_exp, where_finite
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["ess_fraction", "log_z_estimate", "normalised", "resample", "truncate"]
+__all__ = ["ess_fraction", "log_z_estimate", "normalised", "resample", "truncate", "truncate_to_ess"]
 
 
 def normalised(log_weights: Float[Array, " particle"]) -> Float[Array, " particle"]:
@@ -34,6 +34,26 @@ def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[A
     cut = jnp.quantile(log_weights, quantile, method="higher")
     smallest = jnp.min(jnp.where(jnp.isneginf(log_weights), jnp.inf, log_weights))
     return jnp.minimum(log_weights, jnp.maximum(cut, smallest))
+
+
+def truncate_to_ess(log_weights: Float[Array, " particle"], least: float) -> Float[Array, " particle"]:
+    """Cut the largest weights to one height, as high as leaves an effective share of `least`; none if it is larger.
+
+    The share falls as the cut rises, so bisection between the smallest and the largest weight finds it. It cannot
+    exceed the share of positive weights: where that is below `least`, all positive weights become equal.
+    """
+    is_positive = log_weights > -jnp.inf
+    top = where_finite(jnp.max(log_weights), 0.0)
+    bottom = jnp.min(jnp.where(is_positive, log_weights, top))
+
+    def halve(bounds: tuple[Array, Array], _) -> tuple[tuple[Array, Array], None]:
+        low, high = bounds
+        middle = 0.5 * (low + high)
+        is_enough = ess_fraction(jnp.minimum(log_weights, middle)) >= least
+        return (jnp.where(is_enough, middle, low), jnp.where(is_enough, high, middle)), None
+
+    (low, _), _ = jax.lax.scan(halve, (bottom, top), length=40)
+    return jnp.where(ess_fraction(log_weights) >= least, log_weights, jnp.minimum(log_weights, low))
 
 
 def log_z_estimate(log_weights: Float[Array, " particle"]) -> tuple[Float[Array, ""], Float[Array, ""]]:

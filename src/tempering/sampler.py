@@ -23,7 +23,7 @@ from tempering.types import Array, Float
 
 __all__ = ["Sampler", "load_sampler", "model_like"]
 
-_FORMAT = "tempering sampler 1"
+_FORMAT = "tempering sampler 2"
 
 _POLISH_KEY = 2**32 - 1
 """Folded into the seed's key for the polish: the draws' own keys are those of their index, which never gets here."""
@@ -215,7 +215,7 @@ def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
 
     def build() -> DiffusionModel:
         vector, number = jnp.zeros((dim,)), jnp.zeros(())
-        denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector)
+        denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector, number)
         levels = NoiseLevels(number, number, number, number, number, distribution)
         return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
 

@@ -1,6 +1,6 @@
 """Variance-exploding EDM denoisers: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
 
-from tempering.diffusion.fit import Dataset, FitInfo, fit_denoisers
+from tempering.diffusion.fit import Dataset, FitInfo, LevelData, fit_networks
 from tempering.diffusion.likelihood import log_likelihood
 from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
@@ -12,10 +12,11 @@ __all__ = [
     "Denoiser",
     "DiffusionModel",
     "FitInfo",
+    "LevelData",
     "NoiseLevels",
     "Prior",
     "draw",
-    "fit_denoisers",
+    "fit_networks",
     "log_likelihood",
     "method_of",
     "sigma_grid",

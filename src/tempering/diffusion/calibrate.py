@@ -4,15 +4,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.buffer import Buffer, inner_scale, spread
-from tempering.diffusion.fit import Dataset
-from tempering.diffusion.networks import make_network
+from tempering.buffer import Buffer, covariance, inner_scale, padded, spread
+from tempering.diffusion.fit import Dataset, LevelData
 from tempering.diffusion.noise import NoiseLevels, Prior
-from tempering.diffusion.precondition import Denoiser
-from tempering.settings import Network, Noise
-from tempering.types import Array, Float, Key
+from tempering.diffusion.precondition import Denoiser, temperature_input
+from tempering.settings import Noise
+from tempering.types import Array, Float
 
-__all__ = ["adjust", "dataset_of", "largest_sigma", "new_denoiser", "noise_levels", "prior_of", "stack", "unstack"]
+__all__ = ["dataset_of", "denoiser_of", "largest_sigma", "noise_levels", "prior_of", "stack", "unstack"]
 
 _INNER_SHARE = 0.03
 """sigma_min over the within-mode scale: inflates a mode's variance by 0.1 %."""
@@ -54,7 +53,8 @@ def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " di
     """The paper centres nothing and uses one scale; otherwise every coordinate has its own."""
     location, std = spread(buffer)
     if noise.is_isotropic:
-        return jnp.zeros_like(location), jnp.full_like(std, jnp.std(buffer.position))
+        mean = jnp.mean(location)  # the spread of all numbers together, as the paper's code has it
+        return jnp.zeros_like(location), jnp.full_like(std, jnp.sqrt(jnp.mean(std**2 + (location - mean) ** 2)))
     return location, jnp.maximum(std, 1e-6 * jnp.max(std))
 
 
@@ -63,29 +63,55 @@ def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior
     location, std = spread(buffer)
     if noise.prior == "noise":
         return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, sigma_max))
-    covariance = jnp.cov(buffer.position, rowvar=False, ddof=0).reshape((location.shape[0],) * 2)
-    return Prior(location, jnp.linalg.cholesky(covariance + sigma_max**2 * jnp.eye(location.shape[0])))
+    noised = covariance(buffer) + sigma_max**2 * jnp.eye(location.shape[0])
+    return Prior(location, jnp.linalg.cholesky(noised))
 
 
-def new_denoiser(key: Key, network: Network, noise: Noise, buffer: Buffer) -> Denoiser:
-    """A denoiser with fresh weights, preconditioned for the buffer."""
-    dim = buffer.position.shape[1]
-    return Denoiser(make_network(key, dim, network), *_location_and_scale(noise, buffer))
-
-
-def adjust(denoiser: Denoiser, noise: Noise, buffer: Buffer) -> Denoiser:
-    """The same weights, preconditioned for another buffer: the warm start."""
-    return Denoiser(denoiser.network, *_location_and_scale(noise, buffer))
+def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | float) -> Denoiser:
+    """A network preconditioned for a buffer and told its temperature."""
+    return Denoiser(network, *_location_and_scale(noise, buffer), temperature_input(beta))
 
 
 def dataset_of(
-    noise: Noise, buffer: Buffer, beta: Float[Array, ""], sigma_max: Float[Array, ""], use_gradients: bool
+    noise: Noise,
+    buffers: tuple[Buffer, ...],
+    betas: Float[Array, " level"],
+    sigma_max: Float[Array, ""],
+    *,
+    use_gradients: bool,
+    shares: Float[Array, " level"] | None = None,
+    size: int = 0,
+    num_places: int = 0,
 ) -> Dataset:
-    """What a model of this level learns from; `use_gradients` sets the blend to the within-mode variance."""
-    levels = noise_levels(noise, buffer, beta, sigma_max, is_training=True)
-    variance = inner_scale(buffer, beta) ** 2
-    blend = variance if use_gradients else jnp.zeros_like(variance)
-    return Dataset(buffer.position, beta * buffer.log_density_grad, levels, blend)
+    """What one network learns from: the samples of one or of several levels.
+
+    Args:
+        use_gradients: set the blend to the within-mode variance of each level.
+        shares: how often each level is seen; None means alike.
+        size: pad every buffer to so many samples, so that levels of unlike size stack and compile once.
+        num_places: pad with levels that are never seen to so many, for the same reason.
+    """
+    size = max(size, *(buffer.size for buffer in buffers))
+    shares = jnp.ones((len(buffers),)) if shares is None else shares
+    levels = []
+    for buffer, beta in zip(buffers, betas, strict=True):
+        full = padded(buffer, size)
+        location, scale = _location_and_scale(noise, buffer)
+        variance = inner_scale(buffer, beta) ** 2
+        levels.append(
+            LevelData(
+                full.position,
+                beta * full.log_density_grad,
+                full.weight,
+                noise_levels(noise, buffer, beta, sigma_max, is_training=True),
+                variance if use_gradients else jnp.zeros_like(variance),
+                location,
+                scale,
+                temperature_input(beta),
+            )
+        )
+    num_empty = max(0, num_places - len(levels))
+    return Dataset(stack(*levels, *levels[:1] * num_empty), jnp.concatenate([shares, jnp.zeros((num_empty,))]))
 
 
 def stack(*trees):

@@ -1,7 +1,7 @@
-"""Fitting denoisers to buffers, several side by side: the leading axis `model` is a vmap.
+"""Fitting networks to buffers, several side by side: the leading axis `model` is a vmap.
 
-Consumes stacked denoisers and buffers; produces the averaged weights with the best held-out loss. One compilation
-serves every level: what differs between levels is an array.
+Consumes stacked networks and, for each, the samples of one level or of many; produces the averaged weights with the
+best held-out loss. One compilation serves every level: what differs between levels is an array.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,62 @@ from tempering.diffusion.precondition import Denoiser
 from tempering.settings import Training
 from tempering.types import Array, Bool, Float, Int, Key, Keys
 
-__all__ = ["Dataset", "FitInfo", "fit_denoisers"]
+__all__ = ["Dataset", "FitInfo", "LevelData", "fit_networks"]
 
-_VALIDATION_DRAWS = 8
-"""Noise levels tried on every held-out sample: enough that checks compare weights, not noise."""
+_VALIDATION_DRAWS = 4096
+"""Held-out samples, with noise, of every check: the same ones, so that checks compare weights, not noise."""
+
+
+class LevelData(eqx.Module):
+    """One level's samples with their tempered gradients and weights, its noise range, blend and preconditioning."""
+
+    position: Float[Array, "*level particle dim"]
+    tempered_grad: Float[Array, "*level particle dim"]
+    weight: Float[Array, "*level particle"]
+    noise: NoiseLevels
+    blend_variance: Float[Array, "*level dim"]
+    location: Float[Array, "*level dim"]
+    sigma_data: Float[Array, "*level dim"]
+    c_temperature: Float[Array, "*level"]
+
+    def loss(self, network: Any, key: Key, level: Int[Array, ""], index: Int[Array, ""]) -> Float[Array, ""]:
+        """Of one sample. Both indices at once: a level taken first would be copied for every sample of a batch."""
+        denoiser = Denoiser(network, self.location[level], self.sigma_data[level], self.c_temperature[level])
+        x, gradient = self.position[level, index], self.tempered_grad[level, index]
+        noise = jax.tree.map(lambda leaf: leaf[level], self.noise)
+        return denoising_loss(denoiser, key, x, gradient, noise, self.blend_variance[level])
 
 
 class Dataset(eqx.Module):
-    """What one model learns from: samples, tempered gradients, noise range and blend."""
+    """What one network learns from: levels along an axis, and how often each is seen (0 for an empty place)."""
 
-    position: Float[Array, "*model particle dim"]
-    tempered_grad: Float[Array, "*model particle dim"]
-    levels: NoiseLevels
-    blend_variance: Float[Array, "*model dim"]
+    levels: LevelData
+    share: Float[Array, "*model level"]
+
+
+class _Picks(eqx.Module):
+    """Cumulative shares and, level by level, cumulative weights: an index drawn by weight is a search in them."""
+
+    share: Float[Array, "*model level"]
+    weight: Float[Array, "*model level particle"]
+
+    def draw(self, key: Key) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """A level by its share and a sample of it by its weight."""
+        first, second = jax.random.uniform(key, (2,))
+        level = _search(lambda place: self.share[place], self.share.shape[0], first)
+        return level, _search(lambda place: self.weight[level, place], self.weight.shape[1], second)
+
+
+def _search(cumulative: Callable[[Array], Array], size: int, number: Float[Array, ""]) -> Int[Array, ""]:
+    """The first place whose cumulative weight exceeds a share `number` < 1 of the total: it has weight of its own."""
+    # A number times the total may round up to the total itself, which no place exceeds.
+    aim = jnp.minimum(number, 1.0 - 2.0**-20) * cumulative(jnp.asarray(size - 1))
+    low, high = jnp.zeros((), jnp.int32), jnp.asarray(size - 1, jnp.int32)
+    for _ in range(max(1, (size - 1).bit_length())):
+        middle = (low + high) // 2
+        is_above = cumulative(middle) > aim
+        low, high = jnp.where(is_above, low, middle + 1), jnp.where(is_above, middle, high)
+    return high
 
 
 class FitInfo(eqx.Module):
@@ -45,7 +88,7 @@ class FitInfo(eqx.Module):
 class _Fit(eqx.Module):
     """The optimiser's state. `best` is what a stopped model returns."""
 
-    params: Any  # a Denoiser whose frozen leaves are None
+    params: Any  # a network whose other leaves are None
     average: Any
     optimiser: optax.OptState
     best: Any
@@ -79,19 +122,21 @@ def _learning_rate(rule: _Rule, step: Array) -> Array:
     return rule.learning_rate * warm * cosine(step.astype(jnp.float32) / rule.num_steps)
 
 
-def _mean_loss(denoiser: Denoiser, keys: Keys, data: Dataset, indices: Int[Array, " batch"]) -> Array:
-    loss = lambda key, x, grad: denoising_loss(denoiser, key, x, grad, data.levels, data.blend_variance)  # noqa: E731
-    return jnp.mean(jax.vmap(loss)(keys, data.position[indices], data.tempered_grad[indices]))
+def _mean_loss(network: Any, keys: Keys, data: Dataset, picks: _Picks) -> Array:
+    def one(key: Key) -> Array:
+        key_pick, key_loss = jax.random.split(key)
+        level, index = picks.draw(key_pick)
+        return data.levels.loss(network, key_loss, level, index)
+
+    return jnp.mean(jax.vmap(one)(keys))
 
 
-def _train_step(key: Key, fit: _Fit, frozen: Denoiser, data: Dataset, rule: _Rule) -> tuple[_Fit, Array]:
+def _train_step(key: Key, fit: _Fit, frozen: Any, data: Dataset, picks: _Picks, rule: _Rule) -> tuple[_Fit, Array]:
     """One step of Adam and of the average. A non-finite gradient is counted and skipped, not followed."""
-    key_index, key_loss = jax.random.split(jax.random.fold_in(key, fit.step))
-    indices = jax.random.randint(key_index, (rule.batch_size,), 0, data.position.shape[0])
-    keys = jax.random.split(key_loss, rule.batch_size)
+    keys = jax.random.split(jax.random.fold_in(key, fit.step), rule.batch_size)
 
     def loss_of(params):
-        return _mean_loss(eqx.combine(params, frozen), keys, data, indices)
+        return _mean_loss(eqx.combine(params, frozen), keys, data, picks)
 
     loss, gradient = jax.value_and_grad(loss_of)(fit.params)
     norm = optax.tree.norm(gradient)  # once, for the check and for clipping: it reads every gradient
@@ -115,14 +160,13 @@ def _train_step(key: Key, fit: _Fit, frozen: Denoiser, data: Dataset, rule: _Rul
     return fit, loss
 
 
-def _check(key: Key, fit: _Fit, frozen: Denoiser, held_out: Dataset, rule: _Rule) -> tuple[_Fit, Array]:
+def _check(key: Key, fit: _Fit, frozen: Any, data: Dataset, picks: _Picks, rule: _Rule) -> tuple[_Fit, Array]:
     """Held-out loss of the averaged weights with the same noise at every check; keep the best, stop after patience.
 
     A loss that is not finite is never the best, and is counted: a held-out sample is then at fault, or the weights.
     """
-    indices = jnp.repeat(jnp.arange(held_out.position.shape[0]), _VALIDATION_DRAWS)
-    keys = jax.random.split(key, indices.shape[0])
-    loss = _mean_loss(eqx.combine(fit.average, frozen), keys, held_out, indices)
+    keys = jax.random.split(key, _VALIDATION_DRAWS)
+    loss = _mean_loss(eqx.combine(fit.average, frozen), keys, data, picks)
     keeps_last = rule.patience == 0
     is_better = (loss < fit.best_loss) | keeps_last
     takes = is_better & ~fit.is_stopped
@@ -139,65 +183,59 @@ def _check(key: Key, fit: _Fit, frozen: Denoiser, held_out: Dataset, rule: _Rule
 
 
 @eqx.filter_jit
-def _train_block(keys: Keys, fit: _Fit, frozen: Denoiser, data: Dataset, held_out: Dataset, rule: _Rule):
+def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple[_Picks, _Picks], rule: _Rule):
     """`check_every` steps and one check of every model."""
 
-    def one_model(key, fit, frozen, data, held_out):
+    def one_model(key, fit, frozen, data, parts):
         key_train, key_check = jax.random.split(key)
-        body = lambda carry, _: _train_step(key_train, carry, frozen, data, rule)  # noqa: E731
+        train, held_out = parts
+        body = lambda carry, _: _train_step(key_train, carry, frozen, data, train, rule)  # noqa: E731
         fit, losses = jax.lax.scan(body, fit, length=rule.check_every)
-        fit, _ = _check(key_check, fit, frozen, held_out, rule)
+        fit, _ = _check(key_check, fit, frozen, data, held_out, rule)
         return fit, jnp.mean(losses)
 
-    return jax.vmap(one_model)(keys, fit, frozen, data, held_out)
+    return jax.vmap(one_model)(keys, fit, frozen, data, parts)
 
 
 @eqx.filter_jit
-def _split(keys: Keys, data: Dataset, num_held_out: int) -> tuple[Dataset, Dataset]:
-    """A random held-out part of every model's samples."""
+def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
+    """The training and the held-out part: every `period`-th sample of a level is held out, at every fit the same.
 
-    def one_model(key: Key, data: Dataset) -> tuple[Dataset, Dataset]:
-        order = jax.random.permutation(key, data.position.shape[0])
+    Buffers are in random order. A network that is fitted again after the next level has then never seen them.
+    """
+    place = jnp.arange(data.levels.weight.shape[-1])
+    is_held_out = jnp.broadcast_to(place % period == 0, data.levels.weight.shape)
 
-        def part(indices: Array) -> Dataset:
-            return Dataset(data.position[indices], data.tempered_grad[indices], data.levels, data.blend_variance)
+    def picks(kept: Array) -> _Picks:
+        weight = jnp.cumsum(jnp.where(kept, data.levels.weight, 0.0), axis=-1)
+        return _Picks(jnp.cumsum(jnp.where(weight[..., -1] > 0, data.share, 0.0), axis=-1), weight)
 
-        return part(order[num_held_out:]), part(order[:num_held_out])
-
-    return jax.vmap(one_model)(keys, data)
-
-
-def _trainable(denoiser: Denoiser) -> Denoiser:
-    """A mask that is true on the network's arrays: location and sigma_data belong to the buffer."""
-    nothing = jax.tree.map(lambda _: False, denoiser)
-    return eqx.tree_at(lambda mask: mask.network, nothing, jax.tree.map(eqx.is_inexact_array, denoiser.network))
+    return picks(~is_held_out), picks(is_held_out)
 
 
-def fit_denoisers(
+def fit_networks(
     keys: Keys,
-    denoisers: Denoiser,
+    networks: Any,
     data: Dataset,
     training: Training,
     *,
     num_steps: int,
     on_check: Callable[[int, float], None] = lambda step, loss: None,
-) -> tuple[Denoiser, FitInfo]:
-    """Fit stacked denoisers, each to its own samples.
+) -> tuple[Any, FitInfo]:
+    """Fit stacked networks, each to its own samples.
 
     Args:
         keys: one a model.
-        denoisers: stacked along the leading axis `model`; a warm start where they have been fitted before.
+        networks: stacked along the leading axis `model`; a warm start where they have been fitted before.
         data: stacked likewise.
         num_steps: optimiser steps at the most, rounded up to whole checks.
         on_check: told the step and the mean held-out loss so far.
 
     Returns:
-        The denoisers with their averaged weights, best on the held-out part, and how it went.
+        The networks with their averaged weights, best on the held-out part, and how it went.
     """
-    num_held_out = max(1, int(data.position.shape[1] * training.validation_fraction))
-    pairs = jax.vmap(jax.random.split)(keys)
-    train, held_out = _split(pairs[:, 0], data, num_held_out)
-    params, frozen = eqx.partition(denoisers, _trainable(denoisers))
+    parts = _parts(data, max(2, round(1 / training.validation_fraction)))
+    params, frozen = eqx.partition(networks, eqx.is_inexact_array)
     num_models = keys.shape[0]
     zeros = jnp.zeros((num_models,), jnp.int32)
     fit = _Fit(
@@ -224,7 +262,7 @@ def fit_denoisers(
     train_loss = jnp.full((num_models,), jnp.nan, jnp.float32)
     for done in range(0, num_steps, training.check_every):
         is_running = ~fit.is_stopped
-        fit, block_loss = _train_block(pairs[:, 1], fit, frozen, train, held_out, rule)
+        fit, block_loss = _train_block(keys, fit, frozen, data, parts, rule)
         train_loss = jnp.where(is_running, block_loss, train_loss)
         on_check(min(done + training.check_every, num_steps), float(jnp.mean(fit.best_loss)))
         if bool(jnp.all(fit.is_stopped)):

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 
 from tempering.diffusion.likelihood import log_likelihood
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
+from tempering.diffusion.quasi import quasi_normal
 from tempering.diffusion.solve import draw, method_of
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Key
@@ -27,17 +29,23 @@ class DiffusionModel(eqx.Module):
         sampling: Sampling,
         *,
         with_density: bool,
+        is_quasi_random: bool = False,
         on_chunk: Callable[[int], None] = lambda done: None,
     ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
-        """`num` samples and, if asked, their normalised log densities."""
+        """`num` samples and, if asked, their normalised log densities.
+
+        They are independent, unless `is_quasi_random` starts them from points that cover space evenly.
+        """
+        dim = self.prior.location.shape[0]
         return draw(
             key,
             num,
             self.denoise,
             self.prior,
             sigma_grid(self.levels, sampling.num_steps),
-            method_of(sampling, with_density=with_density),
+            method_of(sampling, with_density=with_density, dim=dim),
             chunk_size=sampling.chunk_size,
+            normals=quasi_normal(jax.random.fold_in(key, num), num, dim) if is_quasi_random else None,
             on_chunk=on_chunk,
         )
 
@@ -55,7 +63,7 @@ class DiffusionModel(eqx.Module):
             self.denoise,
             self.prior,
             sigma_grid(self.levels, sampling.num_steps),
-            method_of(sampling, with_density=True),
+            method_of(sampling, with_density=True, dim=x.shape[1]),
             chunk_size=sampling.chunk_size,
             on_chunk=on_chunk,
         )

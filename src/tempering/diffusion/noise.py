@@ -58,7 +58,11 @@ class Prior(eqx.Module):
 
     def sample(self, key: Key) -> Float[Array, " dim"]:
         """One draw."""
-        return self.location + self.scale @ jax.random.normal(key, self.location.shape)
+        return self.place(jax.random.normal(key, self.location.shape))
+
+    def place(self, normal: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """Where a standard normal point lands."""
+        return self.location + self.scale @ normal
 
     def log_prob(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """Normalised log density of one point."""

@@ -7,7 +7,12 @@ import jax.numpy as jnp
 
 from tempering.types import Array, Float
 
-__all__ = ["Denoiser", "output_scale"]
+__all__ = ["Denoiser", "output_scale", "temperature_input"]
+
+
+def temperature_input(beta: Float[Array, "*model"] | float) -> Float[Array, "*model"]:
+    """c_temperature = ln(T) / 2: 0 at T = 1, some units at the hottest."""
+    return -0.5 * jnp.log(jnp.asarray(beta, jnp.float32))
 
 
 def output_scale(sigma: Float[Array, ""], sigma_data: Float[Array, " dim"]) -> Float[Array, " dim"]:
@@ -16,15 +21,16 @@ def output_scale(sigma: Float[Array, ""], sigma_data: Float[Array, " dim"]) -> F
 
 
 class Denoiser(eqx.Module):
-    """D(x; sigma) = location + c_skip (x - location) + c_out F(c_in (x - location), ln(sigma) / 4).
+    """D(x; sigma) = location + c_skip (x - location) + c_out F(c_in (x - location), ln(sigma) / 4, c_temperature).
 
     `sigma_data` is one number for each coordinate, so that coordinates of unlike scale are all seen at unit scale; the
-    noise stays isotropic. `location` and `sigma_data` belong to the buffer, not to the optimiser.
+    noise stays isotropic. `location`, `sigma_data` and `c_temperature` belong to the level, not to the optimiser.
     """
 
-    network: Callable[[Array, Array], Array]
+    network: Callable[[Array, Array, Array], Array]
     location: Float[Array, "*model dim"]
     sigma_data: Float[Array, "*model dim"]
+    c_temperature: Float[Array, "*model"]
 
     def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
         """E[x0 | x_noisy] at noise level sigma."""
@@ -33,5 +39,5 @@ class Denoiser(eqx.Module):
         c_in = 1.0 / jnp.sqrt(total)
         c_noise = jnp.log(sigma) / 4.0
         centred = x_noisy - self.location
-        raw = self.network(c_in * centred, c_noise)
+        raw = self.network(c_in * centred, c_noise, self.c_temperature)
         return self.location + c_skip * centred + output_scale(sigma, self.sigma_data) * raw

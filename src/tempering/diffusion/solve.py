@@ -7,6 +7,7 @@ One key a particle: chunk size changes memory, not results.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,6 +22,10 @@ from tempering.types import Array, Denoise, Float, Key, Keys
 __all__ = ["Method", "draw", "flow", "in_chunks", "method_of"]
 
 
+_LARGEST_EXACT = 16
+"""Dimensions up to which determinants cost no more than four probes with two products each, or little more."""
+
+
 class Method(eqx.Module):
     """How to integrate; static, so it is part of the compilation's key. `divergence` may also be none."""
 
@@ -31,9 +36,11 @@ class Method(eqx.Module):
     atol: float = eqx.field(static=True)
 
 
-def method_of(sampling: Sampling, *, with_density: bool) -> Method:
+def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
     """The settings' method, with or without the divergence."""
     divergence = sampling.divergence if with_density else "none"
+    if divergence == "automatic":
+        divergence = "exact" if dim <= _LARGEST_EXACT else "hutchinson"
     return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol)
 
 
@@ -120,9 +127,11 @@ def _ancestral(denoise: Denoise, x: Array, sigmas: Array, key: Key) -> Array:
     return x
 
 
-def _draw_one(key: Key, denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> tuple[Array, Array]:
+def _draw_one(
+    key: Key, normal: Array | None, denoise: Denoise, prior: Prior, sigmas: Array, method: Method
+) -> tuple[Array, Array]:
     key_prior, key_path = jax.random.split(key)
-    x = prior.sample(key_prior)
+    x = prior.sample(key_prior) if normal is None else prior.place(normal)
     if method.solver == "sde":
         return _ancestral(denoise, x, sigmas, key_path), jnp.full((), jnp.nan)
     log_prior = prior.log_prob(x)
@@ -132,21 +141,29 @@ def _draw_one(key: Key, denoise: Denoise, prior: Prior, sigmas: Array, method: M
 
 
 @eqx.filter_jit
-def _draw_chunk(keys: Keys, denoise: Denoise, prior: Prior, sigmas: Array, method: Method) -> tuple[Array, Array]:
-    return jax.vmap(lambda key: _draw_one(key, denoise, prior, sigmas, method))(keys)
+def _draw_chunk(
+    start: tuple[Keys, Array | None], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
+) -> tuple[Array, Array]:
+    return jax.vmap(lambda key, normal: _draw_one(key, normal, denoise, prior, sigmas, method))(*start)
 
 
-def in_chunks(function: Callable, inputs: Array, chunk_size: int, on_chunk: Callable[[int], None]):
-    """Apply a batched function to chunks of equal size (the last one padded, so nothing is compiled twice)."""
-    num = inputs.shape[0]
+def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None]):
+    """Apply a batched function to chunks of equal size (the last one padded, so nothing is compiled twice).
+
+    Args:
+        inputs: an array, or a tree of arrays with one leading axis.
+    """
+    num = jax.tree.leaves(inputs)[0].shape[0]
     size = min(chunk_size, num)
     pieces = []
     for begin in range(0, num, size):
-        chunk = inputs[begin : begin + size]
-        missing = size - chunk.shape[0]
-        padded = jnp.concatenate([chunk, inputs[:missing]]) if missing else chunk
-        pieces.append(jax.tree.map(lambda leaf, kept=chunk.shape[0]: leaf[:kept], function(padded)))
-        on_chunk(min(begin + size, num))
+        kept = min(size, num - begin)
+        chunk = jax.tree.map(lambda leaf, begin=begin: leaf[begin : begin + size], inputs)
+        if kept < size:
+            first = jax.tree.map(lambda leaf, missing=size - kept: leaf[:missing], inputs)
+            chunk = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), chunk, first)
+        pieces.append(jax.tree.map(lambda leaf, kept=kept: leaf[:kept], function(chunk)))
+        on_chunk(begin + kept)
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
 
 
@@ -159,8 +176,13 @@ def draw(
     method: Method,
     *,
     chunk_size: int,
+    normals: Float[Array, "particle dim"] | None = None,
     on_chunk: Callable[[int], None] = lambda done: None,
 ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
-    """`num` independent samples and their log densities (NaN for the SDE and for divergence none)."""
-    keys = jax.random.split(key, num)
-    return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), keys, chunk_size, on_chunk)
+    """`num` independent samples and their log densities (NaN for the SDE and for divergence none).
+
+    Args:
+        normals: standard normal points to start from in place of independent ones.
+    """
+    start = (jax.random.split(key, num), normals)
+    return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempering import pt_dm, ptsd
+from tempering.automatic import default_budget
 from tempering.errors import BudgetError
 from tempering.experiments.config import RunConfig
 from tempering.sampler import Sampler
@@ -25,7 +26,9 @@ METHODS = {"ptsd": Method("PTSD", ptsd.fit, ptsd.plan), "pt_dm": Method("PT+DM",
 
 
 def planned(config: RunConfig, dim: int) -> dict[str, int]:
-    """The evaluations a configuration will spend, by stage."""
+    """The evaluations a configuration will spend, by stage; where the budget sets the sizes, the budget itself."""
+    if config.settings.is_sized_by_budget:
+        return {"at most": config.budget or default_budget(dim)}
     return METHODS[config.method].plan(config.settings, dim)
 
 

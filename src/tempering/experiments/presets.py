@@ -4,11 +4,13 @@ What the paper's tables leave open (network width, optimiser, start, noise distr
 docs/decisions/0003-paper-presets.md.
 """
 
+from typing import Literal
+
+from tempering.automatic import default_settings
 from tempering.errors import SettingsError
 from tempering.experiments.config import MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
     Exploration,
-    Guidance,
     Initial,
     Ladder,
     Network,
@@ -38,32 +40,6 @@ _PAPER_METRICS = MetricsConfig(num_transport=10_000, is_paper_compatible=True)
 # Transport is saturated in 32 dimensions (the floor is 4.7 and the paper's best 5.0), so it need not be costly there.
 _MW32_PAPER_METRICS = MetricsConfig(num_transport=2_000, is_paper_compatible=True)
 
-_MOG40_SETTINGS = PTSDSettings(
-    buffer_size=2000,
-    num_final_draws=800,
-    ladder=Ladder(hottest=100.0, num_levels=5),
-    initial=Initial(num_chains=200, num_steps=32, burn_in=12, thin=2, scale=20.0),
-    network=Network(kind="residual", width=128, depth=3),
-    training=Training(num_steps=3000, num_finetune_steps=800, check_every=200, batch_size=512),
-    sampling=Sampling(num_steps=40, chunk_size=2000),
-    guidance=Guidance("log_T"),
-    resampling=Resampling(quantile=0.99),
-    refinement=Refinement(num_steps=0),
-)
-
-_MW32_SETTINGS = PTSDSettings(
-    buffer_size=8000,
-    num_final_draws=1000,
-    ladder=Ladder(hottest=10.0, num_levels=10),
-    initial=Initial(num_chains=500, num_steps=100, burn_in=52, thin=3),
-    network=Network(kind="residual", width=128, depth=3),
-    training=Training(num_steps=3000, num_finetune_steps=1000, batch_size=512),
-    sampling=Sampling(num_steps=32, divergence="hutchinson", num_probes=2, chunk_size=2000),
-    guidance=Guidance("log_T"),
-    resampling=Resampling(quantile=0.9),
-    refinement=Refinement(num_steps=0),
-)
-
 _MOG40_PAPER = PTSDSettings(
     buffer_size=10_000,
     num_final_draws=0,
@@ -88,7 +64,7 @@ _MW32_PAPER = PTSDSettings(
     noise=_PAPER_NOISE,
     training=_PAPER_TRAINING,
     sampling=_PAPER_SAMPLING,
-    resampling=Resampling(quantile=0.99, scheme="multinomial", is_last_resampled=False),
+    resampling=Resampling(quantile=0.99, scheme="multinomial", is_last_weighted=False),
     refinement=Refinement(num_steps=25),
 )
 
@@ -113,33 +89,28 @@ def _run(name: str, description: str, target: TargetConfig, settings, metrics: M
     return RunConfig(name, description, target, method, settings, metrics=metrics)
 
 
+def _ours(
+    name: str,
+    description: str,
+    target: TargetConfig,
+    dim: int,
+    budget: int,
+    method: Literal["ptsd", "pt_dm"] = "ptsd",
+) -> RunConfig:
+    """What `tp.fit` does with this density and budget: the same settings for every target."""
+    settings = default_settings(method, dim)
+    return RunConfig(name, description, target, method, settings, budget=budget, metrics=MetricsConfig())
+
+
 PRESETS: dict[str, RunConfig] = {
     run.name: run
     for run in (
-        _run("mog40", "MoG-40, ours, minutes on 2 cores", _MOG40, _MOG40_SETTINGS, MetricsConfig()),
-        _run("mw32", "Many-Well-32, ours, minutes on 2 cores", _MW32, _MW32_SETTINGS, MetricsConfig()),
-        _run(
-            "mog40-pt-dm",
-            "PT+DM on MoG-40 at the evaluations of mog40",
-            _MOG40,
-            _pt_dm(
-                _MOG40_SETTINGS,
-                Ladder(hottest=100.0, num_levels=5),
-                Initial(num_chains=100, num_steps=37, burn_in=17, thin=1, scale=20.0),
-            ),
-            MetricsConfig(),
-        ),
-        _run(
-            "mw32-pt-dm",
-            "PT+DM on Many-Well-32 at the evaluations of mw32",
-            _MW32,
-            _pt_dm(
-                _MW32_SETTINGS,
-                Ladder(hottest=10.0, num_levels=10),
-                Initial(num_chains=100, num_steps=164, burn_in=64, thin=1),
-            ),
-            MetricsConfig(),
-        ),
+        _ours("mog40", "MoG-40, our defaults", _MOG40, 2, 20_000),
+        _ours("mw32", "Many-Well-32, our defaults", _MW32, 32, 300_000),
+        _ours("mw64", "Many-Well-64, our defaults", TargetConfig("many_well", {"dim": 64}), 64, 600_000),
+        _ours("mw128", "Many-Well-128, our defaults", TargetConfig("many_well", {"dim": 128}), 128, 1_200_000),
+        _ours("mog40-pt-dm", "PT+DM on MoG-40 at the evaluations of mog40", _MOG40, 2, 20_000, "pt_dm"),
+        _ours("mw32-pt-dm", "PT+DM on Many-Well-32 at the evaluations of mw32", _MW32, 32, 300_000, "pt_dm"),
         _run("mog40-paper", "PTSD on MoG-40, the paper's table", _MOG40, _MOG40_PAPER, _PAPER_METRICS),
         _run("mw32-paper", "PTSD on Many-Well-32, the paper's table", _MW32, _MW32_PAPER, _MW32_PAPER_METRICS),
         _run(

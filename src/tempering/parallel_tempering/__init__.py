@@ -1,7 +1,7 @@
 """MANY betas: ladder, swaps, the run itself, evidence, mixing, and the pilot that finds the hottest temperature."""
 
 from tempering.parallel_tempering.evidence import stepping_stone
-from tempering.parallel_tempering.ladder import betas_of, temperatures_of
+from tempering.parallel_tempering.ladder import betas_of, next_temperature, temperatures_of
 from tempering.parallel_tempering.pilot import PilotResult, heat
 from tempering.parallel_tempering.run import Rules, advance, collect, run, start
 from tempering.parallel_tempering.state import Tally, TemperingState
@@ -15,6 +15,7 @@ __all__ = [
     "betas_of",
     "collect",
     "heat",
+    "next_temperature",
     "run",
     "start",
     "stepping_stone",

@@ -3,12 +3,13 @@
 import math
 
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.errors import SettingsError
 from tempering.settings import Ladder
 from tempering.types import Array, Float
 
-__all__ = ["betas_of", "default_num_levels", "temperatures_of"]
+__all__ = ["betas_of", "default_num_levels", "next_temperature", "temperatures_of"]
 
 
 def default_num_levels(hottest: float, dim: int) -> int:
@@ -19,6 +20,45 @@ def default_num_levels(hottest: float, dim: int) -> int:
     """
     ratio = 1.0 + 2.2 / math.sqrt(max(dim, 2) / 2.0)
     return max(3, 1 + math.ceil(math.log(hottest) / math.log(ratio)))
+
+
+def _estimated_num_levels(ladder: Ladder, hottest: float, dim: int) -> int:
+    """For an adaptive ladder, what a harmonic density would need; else the fixed rule."""
+    if ladder.spacing != "adaptive":
+        return default_num_levels(hottest, dim)
+    # In dim harmonic directions, samples at T reweighted to T / r keep a share (sqrt(2 r - 1) / r)^dim: solve for r.
+    low, high = 1.0, 100.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        share = (math.sqrt(2.0 * middle - 1.0) / middle) ** dim
+        low, high = (middle, high) if share > ladder.min_ess else (low, middle)
+    return max(3, 1 + math.ceil(math.log(hottest) / math.log(low)))
+
+
+def next_temperature(
+    log_density: Float[Array, " particle"], weight: Float[Array, " particle"], temperature: float, min_ess: float
+) -> float:
+    """The coldest temperature, 1 at the least, to which weighted samples can be reweighted at a bounded loss.
+
+    With v = p^(1 / T_next - 1 / T) the loss is (sum w v)^2 / sum w v^2, the effective share that reweighting leaves of
+    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `min_ess`.
+    """
+    energy = np.asarray(log_density, np.float64)
+    own = np.asarray(weight, np.float64)
+    energy, own = energy[own > 0], own[own > 0] / own.sum()
+
+    def share(beta: float) -> float:
+        exponent = (beta - 1.0 / temperature) * energy
+        ratio = np.exp(exponent - exponent.max())
+        return float((own @ ratio) ** 2 / (own @ ratio**2))
+
+    if share(1.0) >= min_ess:
+        return 1.0
+    low, high = 1.0 / temperature, 1.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if share(middle) >= min_ess else (low, middle)
+    return 1.0 / low
 
 
 def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -> tuple[float, ...]:
@@ -37,9 +77,9 @@ def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -
     hottest = ladder.hottest if ladder.hottest is not None else hottest
     if hottest is None:
         raise SettingsError("ladder.hottest = None needs a pilot run; give ladder.hottest or ladder.temperatures")
-    num_levels = ladder.num_levels or default_num_levels(hottest, dim)
+    num_levels = ladder.num_levels or _estimated_num_levels(ladder, hottest, dim)
     steps = [level / (num_levels - 1) for level in range(num_levels)]
-    if ladder.spacing == "geometric":
+    if ladder.spacing != "linear":  # an adaptive ladder starts from, and is planned by, the geometric one
         temperatures = [hottest ** (1.0 - step) for step in steps]
     else:
         temperatures = [hottest + (1.0 - hottest) * step for step in steps]

@@ -24,16 +24,20 @@ class Ladder:
         hottest: the hottest temperature; None lets the pilot find the coolest one at which chains mix.
         num_levels: how many temperatures; None takes steps that keep the spread of log weights bounded:
             T_{k+1} = T_k / r with r = 1 + 2.2 / sqrt(dim / 2) at the most.
-        spacing: geometric or linear between hottest and 1.
+        spacing: geometric or linear between hottest and 1; or adaptive: every next temperature from the last buffer's
+            log densities, so that reweighting it there keeps an effective share of `min_ess`. No evaluation is spent.
+        min_ess: of the adaptive ladder.
     """
 
     temperatures: tuple[float, ...] | None = None
     hottest: float | None = None
     num_levels: int | None = None
-    spacing: Literal["geometric", "linear"] = "geometric"
+    spacing: Literal["geometric", "linear", "adaptive"] = "geometric"
+    min_ess: float = 0.3
 
     def __post_init__(self) -> None:
-        require_choice("ladder.spacing", self.spacing, ("geometric", "linear"))
+        require_choice("ladder.spacing", self.spacing, ("geometric", "linear", "adaptive"))
+        require_number("ladder.min_ess", self.min_ess, lambda share: 0 < share < 1, "strictly between 0 and 1")
         if self.hottest is not None:
             above = "a finite number above 1, the target's own temperature"
             require_number("ladder.hottest", self.hottest, lambda hottest: hottest > 1, above)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
-from tempering.settings.checks import require, require_count
+from tempering.settings.checks import require, require_count, require_flag
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
 __all__ = ["MethodSettings", "PTDMSettings", "PTSDSettings"]
@@ -16,10 +16,13 @@ class MethodSettings:
     Args:
         buffer_size: samples of a level, generated and kept.
         num_final_draws: draws of the final model that are weighted to report ESS and log Z; each is an evaluation.
+        is_sized_by_budget: take buffer sizes, final draws and the length of the initial PT from the budget and the
+            ladder, in place of the numbers here.
     """
 
     buffer_size: int = 2000
     num_final_draws: int = 1000
+    is_sized_by_budget: bool = False
     ladder: Ladder = field(default_factory=Ladder)
     pilot: Pilot = field(default_factory=Pilot)
     initial: Initial = field(default_factory=Initial)
@@ -32,6 +35,7 @@ class MethodSettings:
     def __post_init__(self) -> None:
         require_count("buffer_size", self.buffer_size, 20)
         require_count("num_final_draws", self.num_final_draws, 0)
+        require_flag("is_sized_by_budget", self.is_sized_by_budget)
         kept = self.initial.num_chains * self.initial.num_draws
         require(
             kept >= self.buffer_size,
@@ -56,14 +60,28 @@ class PTDMSettings(MethodSettings):
 
 @dataclass(frozen=True)
 class PTSDSettings(MethodSettings):
-    """Everything PTSD can be told."""
+    """Everything PTSD can be told.
 
+    Args:
+        last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
+    """
+
+    last_buffer_size: int | None = None
     guidance: Guidance = field(default_factory=Guidance)
     resampling: Resampling = field(default_factory=Resampling)
     refinement: Refinement = field(default_factory=Refinement)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.last_buffer_size is not None:
+            require_count("last_buffer_size", self.last_buffer_size, 20)
+        needs_sharing = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.is_anticipating
+        require(
+            self.network.is_shared or not needs_sharing,
+            "network.is_shared",
+            self.network.is_shared,
+            "True for guidance that asks the network for a temperature (conditioned, autodiff, is_anticipating)",
+        )
         if self.refinement.num_chains is not None:
             fits = self.refinement.num_chains <= self.buffer_size
             require(fits, "refinement.num_chains", self.refinement.num_chains, "at most buffer_size")

@@ -24,18 +24,25 @@ class Network:
         width: hidden width.
         depth: linear layers of the MLP, or residual blocks.
         num_frequencies: Fourier features of the noise level.
+        coordinate_width: hidden width of a branch that sees every coordinate alone, beside the residual network that
+            sees them all; 0 leaves it out.
+        is_shared: one network for all levels, told the temperature; or one a level, as in the paper.
     """
 
     kind: Literal["mlp", "residual"] = "residual"
     width: int = 128
     depth: int = 4
     num_frequencies: int = 16
+    coordinate_width: int = 0
+    is_shared: bool = False
 
     def __post_init__(self) -> None:
         require_choice("network.kind", self.kind, ("mlp", "residual"))
         require_count("network.width", self.width)
         require_count("network.depth", self.depth, 2)
         require_count("network.num_frequencies", self.num_frequencies)
+        require_count("network.coordinate_width", self.coordinate_width, 0)
+        require_flag("network.is_shared", self.is_shared)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class Training:
         patience: checks without improvement after which training stops and the best weights are kept; 0 never stops
             and keeps the last.
         use_gradients: regress on the blend of x0 and the target-score identity, from the stored gradients.
+        memory: with one network for all levels, how often a level's samples are seen for once of the next colder's.
     """
 
     num_steps: int = 3000
@@ -103,6 +111,7 @@ class Training:
     check_every: int = 250
     patience: int = 6
     use_gradients: bool = True
+    memory: float = 0.5
 
     def __post_init__(self) -> None:
         require_count("training.num_steps", self.num_steps)
@@ -118,6 +127,7 @@ class Training:
         require_count("training.check_every", self.check_every)
         require_count("training.patience", self.patience, 0)
         require_flag("training.use_gradients", self.use_gradients)
+        require_number("training.memory", self.memory, lambda memory: 0 <= memory <= 1, "in [0, 1]")
 
 
 @dataclass(frozen=True)
@@ -127,55 +137,88 @@ class Sampling:
     Args:
         solver: heun or euler on the rho-spaced grid, adaptive (Diffrax), or sde (ancestral reverse SDE; no density).
         num_steps: steps of the grid.
-        divergence: how volume is tracked: exact (determinants from dim forward-mode products) or hutchinson (probes).
+        divergence: how volume is tracked: exact (determinants from dim forward-mode products), hutchinson (probes), or
+            automatic: exact up to 16 dimensions.
         num_probes: random probes of Hutchinson's estimator.
         rtol, atol: tolerances of the adaptive solver.
         chunk_size: samples integrated at once; bounds memory, does not change results.
+        is_quasi_random: draws that a level keeps start from scrambled Sobol points, which cover the modes more evenly
+            than independent ones; what the finished sampler draws is always independent.
     """
 
     solver: Literal["heun", "euler", "adaptive", "sde"] = "heun"
     num_steps: int = 60
-    divergence: Literal["exact", "hutchinson"] = "exact"
+    divergence: Literal["automatic", "exact", "hutchinson"] = "exact"
     num_probes: int = 1
     rtol: float = 1e-4
     atol: float = 1e-4
     chunk_size: int = 2000
+    is_quasi_random: bool = False
 
     def __post_init__(self) -> None:
         require_choice("sampling.solver", self.solver, ("heun", "euler", "adaptive", "sde"))
         require_count("sampling.num_steps", self.num_steps, 2)
-        require_choice("sampling.divergence", self.divergence, ("exact", "hutchinson"))
+        require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson"))
         require_count("sampling.num_probes", self.num_probes)
         require_positive("sampling.rtol", self.rtol)
         require_positive("sampling.atol", self.atol)
         require_count("sampling.chunk_size", self.chunk_size)
+        require_flag("sampling.is_quasi_random", self.is_quasi_random)
 
 
 @dataclass(frozen=True)
 class Guidance:
-    """Extrapolation to the next level: in which coordinate the finite difference between two models is linear."""
+    """How models of hotter levels become the proposal for the next level.
 
+    Args:
+        kind: finite_difference extrapolates between models (the paper); conditioned asks the network for the next
+            temperature (the paper's model extrapolation, where nothing is anticipated); autodiff is a Taylor step of
+            the conditioned network; rescale multiplies the coldest model's score by the ratio of temperatures; none
+            takes the coldest model as it is; automatic takes the one of several whose weights promise the largest
+            effective size, at no evaluation.
+        coordinate: T (the paper), log_T or inverse_T: in what the finite difference and the Taylor step are linear.
+        order: 1 extrapolates from two hotter levels, 2 from three where there are three.
+        is_anticipating: train the shared network also on the last buffer reweighted to the next temperature, which
+            costs no evaluation.
+    """
+
+    kind: Literal["automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none"] = "finite_difference"
     coordinate: Literal["T", "log_T", "inverse_T"] = "T"
+    order: int = 1
+    is_anticipating: bool = False
 
     def __post_init__(self) -> None:
+        kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none")
+        require_choice("guidance.kind", self.kind, kinds)
         require_choice("guidance.coordinate", self.coordinate, ("T", "log_T", "inverse_T"))
+        require(self.order in (1, 2), "guidance.order", self.order, "1 or 2")
+        require_flag("guidance.is_anticipating", self.is_anticipating)
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """Truncated importance resampling.
+    """Truncated importance weights, and what becomes of them.
 
     Args:
-        quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none.
-        scheme: multinomial (the paper) or systematic (less noise).
-        is_last_resampled: whether the last level is resampled too.
+        quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none; None cuts as little as
+            brings the effective share to `min_ess`, and nothing where it is larger already.
+        min_ess: of the cut weights, with quantile None.
+        is_resampled: draw equally weighted samples, with duplicates (the paper); otherwise every sample is kept with
+            its weight, and training draws by weight.
+        scheme: multinomial (the paper) or systematic (less noise), where resampled.
+        is_last_weighted: whether the last level is corrected by its weights too.
     """
 
-    quantile: float = 0.99
+    quantile: float | None = 0.99
+    min_ess: float = 0.2
+    is_resampled: bool = True
     scheme: Literal["multinomial", "systematic"] = "systematic"
-    is_last_resampled: bool = True
+    is_last_weighted: bool = True
 
     def __post_init__(self) -> None:
-        require_number("resampling.quantile", self.quantile, lambda quantile: 0 < quantile <= 1, "in (0, 1]")
+        if self.quantile is not None:
+            require_number("resampling.quantile", self.quantile, lambda quantile: 0 < quantile <= 1, "in (0, 1]")
+        require_number("resampling.min_ess", self.min_ess, lambda share: 0 < share <= 1, "in (0, 1]")
+        require_flag("resampling.is_resampled", self.is_resampled)
         require_choice("resampling.scheme", self.scheme, ("multinomial", "systematic"))
-        require_flag("resampling.is_last_resampled", self.is_last_resampled)
+        require_flag("resampling.is_last_weighted", self.is_last_weighted)

@@ -1,11 +1,13 @@
-"""A residual MLP whose blocks are shifted and scaled by the noise level."""
+"""A residual MLP whose blocks are shifted and scaled by the noise level and the temperature."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.diffusion.networks.embedding import NoiseEmbedding
+from tempering.diffusion.networks.coordinates import CoordinateBranch
+from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.linear import Linear
+from tempering.settings import Network
 from tempering.types import Array, Float, Key
 
 __all__ = ["ResidualMLP"]
@@ -31,24 +33,34 @@ class _Block(eqx.Module):
 
 
 class ResidualMLP(eqx.Module):
-    """An input layer, `depth` residual blocks, an output layer that starts at zero: the best linear denoiser."""
+    """An input layer, `depth` residual blocks, an output layer that starts at zero: the best linear denoiser.
 
-    embedding: NoiseEmbedding
+    Beside it, where asked for, the branch that sees every coordinate alone.
+    """
+
+    embedding: Embedding
     entry: Linear
     blocks: tuple[_Block, ...]
     exit: Linear
+    coordinates: CoordinateBranch | None
 
-    def __init__(self, key: Key, dim: int, width: int, depth: int, num_frequencies: int):
-        self.embedding = NoiseEmbedding(num_frequencies)
-        key_entry, key_exit, *keys = jax.random.split(key, 2 + depth)
-        self.entry = Linear(dim + self.embedding.size, width, key=key_entry)
-        self.blocks = tuple(_Block(block_key, width, self.embedding.size) for block_key in keys)
-        self.exit = Linear(width, dim, key=key_exit).zeroed()
+    def __init__(self, key: Key, dim: int, network: Network):
+        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        num_features = self.embedding.size
+        key_entry, key_exit, key_coordinates, *keys = jax.random.split(key, 3 + network.depth)
+        self.entry = Linear(dim + num_features, network.width, key=key_entry)
+        self.blocks = tuple(_Block(block_key, network.width, num_features) for block_key in keys)
+        self.exit = Linear(network.width, dim, key=key_exit).zeroed()
+        width = network.coordinate_width
+        self.coordinates = CoordinateBranch(key_coordinates, dim, width, num_features) if width else None
 
-    def __call__(self, x: Float[Array, " dim"], c_noise: Float[Array, ""]) -> Float[Array, " dim"]:
+    def __call__(
+        self, x: Float[Array, " dim"], c_noise: Float[Array, ""], c_temperature: Float[Array, ""]
+    ) -> Float[Array, " dim"]:
         """The raw network output of one point."""
-        features = self.embedding(c_noise)
+        features = self.embedding(c_noise, c_temperature)
         hidden = self.entry(jnp.concatenate([x, features]))
         for block in self.blocks:
             hidden = block(hidden, features)
-        return self.exit(jax.nn.silu(hidden))
+        output = self.exit(jax.nn.silu(hidden))
+        return output if self.coordinates is None else output + self.coordinates(x, features)
