@@ -143,9 +143,9 @@ def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int |
         budget = budget or default_budget(dim)
         if has_ladder:
             num_levels = len(temperatures_of(settings.ladder, dim=dim))
-            sized(settings, dim, num_levels, budget, kernel_of(settings))
+            sized(settings, dim, num_levels, budget, kernel_of(settings, dim))
         else:
-            pilot_settings(settings.pilot, dim, budget)
+            pilot_settings(settings.pilot, budget, kernel_of(settings, dim))
     elif has_ladder and budget is not None:
         total = sum(METHODS[method].plan(settings, dim).values())
         if total > budget:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tempering.errors import BudgetError
 from tempering.settings import (
+    Exploration,
     Guidance,
     Initial,
     Ladder,
@@ -28,7 +29,8 @@ __all__ = ["default_budget", "default_settings", "pilot_settings", "sized"]
 Settings = TypeVar("Settings", bound=MethodSettings)
 
 _NUM_CHAINS = 100
-_PILOT_SHARE = 0.15
+_PILOT_SHARE, _USUAL_ROUNDS = 0.15, 6
+_LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
 _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
 _INITIAL_SHARE = 0.3
 _LAST_SHARE = 0.3
@@ -44,7 +46,8 @@ def default_settings(method: str, dim: int) -> MethodSettings:
     """What `tp.fit` and our own presets use: the same for every density but for the width of the network."""
     common = {
         "is_sized_by_budget": True,
-        "pilot": Pilot(growth=4.0, max_rounds=8),
+        "exploration": Exploration(kernel="automatic"),
+        "pilot": Pilot(growth=4.0, max_rounds=8, max_rhat=1.4),
         "network": Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True),
         "training": Training(num_steps=4000, num_finetune_steps=1500, batch_size=512),
         "sampling": Sampling(num_steps=32, divergence="automatic", num_probes=4, is_quasi_random=True),
@@ -60,17 +63,22 @@ def default_settings(method: str, dim: int) -> MethodSettings:
     )
 
 
-def pilot_settings(pilot: Pilot, dim: int, budget: int) -> Pilot:
-    """A pilot that spends at most a fixed share of the budget, with rounds long enough for the dimension to mix."""
-    num_steps = 4 * max(10, round(6 * dim ** (1 / 3)))
-    affordable = int(_PILOT_SHARE * budget / (pilot.max_rounds * num_steps + 1))
-    if affordable < 4:
-        least = int(4 / _PILOT_SHARE * (pilot.max_rounds * num_steps + 1)) + 1
+def pilot_settings(pilot: Pilot, budget: int, kernel) -> Pilot:
+    """A pilot that spends a fixed share of the budget if it ends after the usual number of rounds.
+
+    More budget buys more chains up to a limit, and from there longer rounds: in many dimensions chains need them.
+    """
+    cost = kernel.evaluations_per_step
+    share = _PILOT_SHARE * budget / _USUAL_ROUNDS / cost
+    num_chains = max(_LEAST_CHAINS, min(_MOST_CHAINS, budget // 2000))
+    num_steps = 4 * int(share / num_chains / 4)
+    if num_steps < _LEAST_STEPS:
+        least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE) + 1
         raise BudgetError(
-            f"a budget of {budget:,} evaluations is too small to find a ladder in {dim} dimensions: give at least "
+            f"a budget of {budget:,} evaluations is too small to find the hottest temperature: give at least "
             f"{least:,}, or a `ladder=` of your own"
         )
-    return dataclasses.replace(pilot, num_chains=min(32, affordable), num_steps=num_steps)
+    return dataclasses.replace(pilot, num_chains=num_chains, num_steps=num_steps)
 
 
 def _initial(affordable: int, num_levels: int, buffer_size: int, scale: float) -> tuple[Initial, int]:
@@ -78,7 +86,7 @@ def _initial(affordable: int, num_levels: int, buffer_size: int, scale: float) -
 
     A chain pays one evaluation to start; a third of its steps burns in.
     """
-    num_steps = max(2, affordable // (num_levels * _NUM_CHAINS) - 1)
+    num_steps = max(3, affordable // (num_levels * _NUM_CHAINS) - 1)
     burn_in = max(1, num_steps // 3)
     size = min(buffer_size, _NUM_CHAINS * (num_steps - burn_in))
     thin = max(1, (num_steps - burn_in) // -(-size // _NUM_CHAINS))
@@ -89,8 +97,8 @@ def _initial(affordable: int, num_levels: int, buffer_size: int, scale: float) -
 def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> Settings:
     """The settings with sizes that spend the budget on a ladder of that length.
 
-    PTSD gives three tenths to the initial PT, at most four tenths to the levels on the way, and the rest, three tenths
-    or more, to the last level, whose weights the final model learns. PT+DM has the initial PT only.
+    PTSD gives three tenths to the initial PT, four tenths to the levels on the way, and the rest to the last level,
+    whose weights the final model learns. PT+DM has the initial PT only.
 
     Args:
         budget: what is left of it after the pilot.
@@ -106,17 +114,18 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
         _check(size, budget, num_levels)
         return dataclasses.replace(settings, initial=initial, buffer_size=size, num_final_draws=num_final)
     num_between = max(0, num_levels - 3)
-    share = (1.0 - _INITIAL_SHARE - _LAST_SHARE) / num_between if num_between else 1.0 - _INITIAL_SHARE
-    initial, size = _initial(int(_INITIAL_SHARE * left) // cost, 2, int(share * left), scale)
-    _check(size, budget, num_levels)
-    spent = 2 * initial.num_chains * (1 + initial.num_steps * cost) + num_between * size
+    share = (1.0 - _INITIAL_SHARE - _LAST_SHARE) / num_between if num_between else 0.0
+    initial, size = _initial(int(_INITIAL_SHARE * left) // cost, 2, 1500 + 200 * dim, scale)
+    between = int(share * left) if num_between else size
+    spent = 2 * initial.num_chains * (1 + initial.num_steps * cost) + num_between * between
+    _check(min(size, between, left - spent), budget, num_levels)
+    ladder = settings.ladder
     return dataclasses.replace(
         settings,
-        ladder=settings.ladder
-        if settings.ladder.temperatures
-        else dataclasses.replace(settings.ladder, num_levels=num_levels),
+        ladder=ladder if ladder.temperatures else dataclasses.replace(ladder, num_levels=num_levels),
         initial=initial,
         buffer_size=size,
+        level_size=between,
         last_buffer_size=left - spent,
         num_final_draws=num_final,
     )

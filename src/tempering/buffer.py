@@ -17,6 +17,7 @@ __all__ = [
     "concatenate",
     "covariance",
     "from_states",
+    "in_units",
     "inner_scale",
     "padded",
     "reweighted",
@@ -73,6 +74,12 @@ def concatenate(first: Buffer, second: Buffer) -> Buffer:
 def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
     """`size` samples without replacement, in random order."""
     return buffer.take(jax.random.permutation(key, buffer.size)[:size])
+
+
+def in_units(buffer: Buffer, scale: Float[Array, " dim"]) -> Buffer:
+    """The same samples measured in `scale`, coordinate by coordinate; 1 / scale undoes it."""
+    states = buffer.states().in_units(scale)
+    return Buffer(states.position, states.log_density, states.log_density_grad, buffer.origin, buffer.log_weight)
 
 
 def reweighted(buffer: Buffer, beta: Float[Array, ""], beta_next: Float[Array, ""]) -> Buffer:

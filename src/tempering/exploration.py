@@ -15,6 +15,7 @@ from tempering.parallel_tempering.initial import StartFn, initial_draws, planned
 from tempering.preparation import Teller
 from tempering.records import LevelRecord, finite_or_none
 from tempering.settings import MethodSettings
+from tempering.targets import Scaled
 from tempering.types import Array, Float, Key
 
 __all__ = ["Explored", "explore"]
@@ -32,12 +33,17 @@ def explore(
     target,
     kernel: Kernel,
     start_fn: StartFn,
+    scale: Float[Array, " dim"],
     temperatures: tuple[float, ...],
     settings: MethodSettings,
     progress: Progress,
     tell: Teller,
 ) -> Explored:
-    """Run the initial PT at `temperatures` and pool `settings.buffer_size` samples of every level."""
+    """Run the initial PT at `temperatures` and pool `settings.buffer_size` samples of every level.
+
+    Args:
+        scale: the units in which kernels see the coordinates; step sizes are in these units.
+    """
     key_run, key_pool = jax.random.split(key)
     betas = betas_of(temperatures)
     initial = settings.initial
@@ -48,9 +54,9 @@ def explore(
 
     result = initial_draws(
         key_run,
-        target,
+        Scaled(target, scale),
         kernel,
-        start_fn,
+        lambda key, num: start_fn(key, num) / scale[None],
         betas,
         initial,
         settings.exploration,
@@ -61,7 +67,8 @@ def explore(
     tally = result.tally
     buffers = []
     for level, temperature in enumerate(temperatures):
-        pooled = from_states(jax.tree.map(lambda leaf, level=level: leaf[level], result.draws), "initial_pt")
+        draws = jax.tree.map(lambda leaf, level=level: leaf[level], result.draws)
+        pooled = from_states(draws.in_units(1.0 / scale), "initial_pt")
         buffers.append(subsample(jax.random.fold_in(key_pool, level), pooled, settings.buffer_size))
         progress.levels[level] = LevelRecord(
             level,

@@ -23,10 +23,14 @@ __all__ = ["Prepared", "Teller", "kernel_of", "prepare"]
 
 @dataclass(frozen=True)
 class Prepared:
-    """The ladder and the start of a run. `rhats` are the pilot's, by temperature; empty where none was run."""
+    """The ladder and the start of a run, and the spread of coordinates that kernels take for a unit.
+
+    `rhats` are the pilot's, by temperature; empty where none was run, and the unit is 1 then.
+    """
 
     temperatures: tuple[float, ...]
     start_fn: StartFn
+    scale: Float[Array, " dim"]
     rhats: tuple[tuple[float, float], ...] = ()
     is_mixed: bool = True
 
@@ -61,11 +65,12 @@ class _PilotPart(eqx.Module):
     is_mixed: Int[Array, ""]
     rhats: Float[Array, "round two"]
     positions: Float[Array, "chain dim"]
+    scale: Float[Array, " dim"]
 
 
-def kernel_of(settings: MethodSettings) -> Kernel:
+def kernel_of(settings: MethodSettings, dim: int) -> Kernel:
     """The Markov kernel of the settings."""
-    return make_kernel(settings.exploration.kernel, settings.exploration.num_leapfrog)
+    return make_kernel(settings.exploration.kernel, settings.exploration.num_leapfrog, dim)
 
 
 def prepare(
@@ -86,14 +91,16 @@ def prepare(
     budget = ledger.budget or default_budget(target.dim)
     if settings.is_sized_by_budget:
         ledger.budget = tell.planned = budget
-        settings = dataclasses.replace(settings, pilot=pilot_settings(settings.pilot, target.dim, budget))
+        settings = dataclasses.replace(
+            settings, pilot=pilot_settings(settings.pilot, budget, kernel_of(settings, target.dim))
+        )
     if ladder.temperatures is not None or ladder.hottest is not None:
-        prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn)
+        prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn, jnp.ones((target.dim,)))
     else:
         prepared = _piloted(key, target, settings, start_fn, progress, tell)
     if settings.is_sized_by_budget:
         left = budget - ledger.points.get("pilot", 0)
-        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel_of(settings))
+        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel_of(settings, target.dim))
     return settings, prepared
 
 
@@ -101,7 +108,7 @@ def _piloted(
     key: Key, target, settings: MethodSettings, start_fn: StartFn, progress: Progress, tell: Teller
 ) -> Prepared:
     """The ladder below the coolest temperature at which chains mix."""
-    kernel = kernel_of(settings)
+    kernel = kernel_of(settings, target.dim)
     key_start, key_heat = jax.random.split(key)
 
     def run_pilot() -> _PilotPart:
@@ -119,10 +126,11 @@ def _piloted(
             ),
         )
         flag = jnp.asarray(found.is_mixed, jnp.int32)
-        return _PilotPart(jnp.asarray(found.hottest), flag, jnp.asarray(found.rhats), found.positions)
+        return _PilotPart(jnp.asarray(found.hottest), flag, jnp.asarray(found.rhats), found.positions, found.scale)
 
-    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), jnp.zeros((1, target.dim)))
+    points = jnp.zeros((1, target.dim))
+    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, points[0])
     part = progress.part(0, "pilot", like, run_pilot)
     rhats = tuple((float(temperature), float(rhat)) for temperature, rhat in part.rhats)
     temperatures = temperatures_of(settings.ladder, dim=target.dim, hottest=float(part.hottest))
-    return Prepared(temperatures, rows_start(part.positions), rhats, bool(part.is_mixed))
+    return Prepared(temperatures, rows_start(part.positions), part.scale, rhats, bool(part.is_mixed))

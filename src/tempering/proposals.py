@@ -38,7 +38,7 @@ class History(eqx.Module):
 
     def denoiser(self, age: int, settings: PTSDSettings) -> Denoiser:
         """Of the last level (age 1), the one before (2), and so on."""
-        network = self.networks[0] if len(self.networks) == 1 else self.networks[-age]
+        network = self.networks[max(0, len(self.networks) - age)]
         return denoiser_of(network, settings.noise, self.buffers[-age], self.betas[-1 - age])
 
 

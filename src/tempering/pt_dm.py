@@ -33,7 +33,7 @@ def plan(settings: PTDMSettings, dim: int) -> dict[str, int]:
     """The evaluations a run will make, by stage: exactly, given a ladder whose hottest temperature is known."""
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
     return {
-        "initial_pt": initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings)),
+        "initial_pt": initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings, dim)),
         "final_weights": settings.num_final_draws,
     }
 
@@ -54,12 +54,20 @@ def fit(
     settings, prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
     temperatures = prepared.temperatures
     last = len(temperatures) - 1
-    _announce(settings, len(temperatures), progress, tell)
+    _announce(settings, len(temperatures), target.dim, progress, tell)
     key_explore, key_network, key_learn, key_final = jax.random.split(jax.random.fold_in(key, 1), 4)
 
     def explored() -> Coldest:
         found: Explored = explore(
-            key_explore, target, kernel_of(settings), prepared.start_fn, temperatures, settings, progress, tell
+            key_explore,
+            target,
+            kernel_of(settings, target.dim),
+            prepared.start_fn,
+            prepared.scale,
+            temperatures,
+            settings,
+            progress,
+            tell,
         )
         coldest = found.buffers[-1]
         sigma_max = largest_sigma(settings.noise, coldest)
@@ -97,10 +105,10 @@ def fit(
     )
 
 
-def _announce(settings: PTDMSettings, num_levels: int, progress: Progress, tell: Teller) -> None:
+def _announce(settings: PTDMSettings, num_levels: int, dim: int, progress: Progress, tell: Teller) -> None:
     """Settle what the run will cost, and refuse it if the budget is smaller."""
     tell.num_levels = num_levels
-    cost = initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings))
+    cost = initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings, dim))
     tell.planned = progress.ledger.points.get("pilot", 0) + cost + settings.num_final_draws
     budget = progress.ledger.budget
     if budget is not None and tell.planned > budget:

@@ -4,14 +4,13 @@ Consumes a target and a key; produces a `Sampler`. Parallel tempering at the two
 level by level: the next temperature, a proposal from what is known, importance weights, local PT refinement, learning.
 """
 
-import dataclasses
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.buffer import Buffer, blank_buffer, reweighted
+from tempering.buffer import Buffer, blank_buffer, in_units, reweighted
 from tempering.checkpoint import Nowhere, Progress, Store
 from tempering.diffusion import Dataset
 from tempering.diffusion.calibrate import dataset_of, largest_sigma
@@ -29,6 +28,7 @@ from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.refinement import refine
 from tempering.sampler import Sampler
 from tempering.settings import PTSDSettings
+from tempering.targets import Scaled
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
 
 __all__ = ["fit", "plan"]
@@ -68,13 +68,14 @@ class _Run:
 
 def plan(settings: PTSDSettings, dim: int) -> dict[str, int]:
     """The evaluations a run will make, by stage: exactly for a given or evenly spaced ladder, about for an adaptive."""
-    kernel = kernel_of(settings)
+    kernel = kernel_of(settings, dim)
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
     refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
+    between = settings.level_size or settings.buffer_size
     last = settings.last_buffer_size or settings.buffer_size
     return {
         "initial_pt": initial.planned_evaluations(settings.initial, min(2, num_levels), kernel),
-        "importance_weights": settings.buffer_size * max(0, num_levels - 3) + (last if num_levels > 2 else 0),
+        "importance_weights": between * max(0, num_levels - 3) + (last if num_levels > 2 else 0),
         "refinement": refinement * max(0, num_levels - 2),
         "final_weights": settings.num_final_draws,
     }
@@ -104,7 +105,7 @@ def fit(
     progress = Progress(ledger or Ledger(), store or Nowhere())
     tell = Teller(on_event, progress, 0)
     settings, prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
-    most_levels = _announce(settings, prepared, progress, tell)
+    most_levels = _announce(settings, prepared, target.dim, progress, tell)
 
     run = _start(jax.random.fold_in(key, 1), target, settings, prepared, most_levels, progress, tell)
     while len(run.temperatures) > len(run.buffers):
@@ -123,12 +124,13 @@ def fit(
     )
 
 
-def _announce(settings: PTSDSettings, prepared: Prepared, progress: Progress, tell: Teller) -> int:
+def _announce(settings: PTSDSettings, prepared: Prepared, dim: int, progress: Progress, tell: Teller) -> int:
     """Settle what the run will cost, and refuse it if the budget is smaller; the most levels it may have."""
     tell.num_levels = len(prepared.temperatures)
-    kernel, budget = kernel_of(settings), progress.ledger.budget
-    per_level = settings.buffer_size + refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
-    last = per_level - settings.buffer_size + (settings.last_buffer_size or settings.buffer_size)
+    kernel, budget = kernel_of(settings, dim), progress.ledger.budget
+    refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
+    per_level = (settings.level_size or settings.buffer_size) + refinement
+    last = (settings.last_buffer_size or settings.buffer_size) + refinement
     first = initial.planned_evaluations(settings.initial, 2, kernel)
     fixed = progress.ledger.points.get("pilot", 0) + first + settings.num_final_draws
     most_levels = tell.num_levels
@@ -170,8 +172,10 @@ def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run
     first = prepared.temperatures[:2]
 
     def explored() -> Pair:
-        kernel = kernel_of(settings)
-        found: Explored = explore(key_explore, target, kernel, prepared.start_fn, first, settings, progress, tell)
+        kernel, scale = kernel_of(settings, target.dim), prepared.scale
+        found: Explored = explore(
+            key_explore, target, kernel, prepared.start_fn, scale, first, settings, progress, tell
+        )
         hot, cold = found.buffers
         return Pair(hot, cold, found.step_size, largest_sigma(settings.noise, hot))
 
@@ -253,7 +257,7 @@ def _all_levels(run: _Run) -> Dataset:
         run.sigma_max,
         use_gradients=settings.training.use_gradients,
         shares=jnp.asarray(shares),
-        size=max(settings.buffer_size, settings.last_buffer_size or 0),
+        size=max(settings.buffer_size, settings.level_size or 0),
         num_places=run.most_levels,
     )
 
@@ -290,7 +294,8 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     progress.levels[level] = record
 
     betas = history.betas[-2:]
-    colder = rescale(run.step_size[1], 1 / betas[1], 1 / betas[0], kernel_of(settings).scale_power)
+    kernel = kernel_of(settings, x.shape[1])
+    colder = rescale(run.step_size[1], 1 / betas[1], 1 / betas[0], kernel.scale_power)
     pair = Pair(run.buffers[-1], cold, jnp.stack([run.step_size[1], colder]), run.sigma_max)
     if settings.refinement.num_steps > 0:
         pair = _refined(key_refine, run, betas, level, pair)
@@ -303,7 +308,7 @@ def _num_draws(run: _Run, is_last: bool) -> int:
     """Samples of the next level. Where the budget sets the sizes, the last level has all that is left of it."""
     settings, ledger = run.settings, run.progress.ledger
     if not is_last:
-        return settings.buffer_size
+        return settings.level_size or settings.buffer_size
     if settings.is_sized_by_budget and ledger.budget is not None and settings.refinement.num_steps == 0:
         return ledger.budget - ledger.total - settings.num_final_draws
     return settings.last_buffer_size or settings.buffer_size
@@ -312,15 +317,15 @@ def _num_draws(run: _Run, is_last: bool) -> int:
 def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     """Local PT between the previous and the new level."""
     settings, record = run.settings, run.progress.levels[level]
-    kernel = kernel_of(settings)
+    kernel = kernel_of(settings, pair.cold.position.shape[1])
     key_hot, key_cold, key_refine = jax.random.split(key, 3)
-    scheme = settings.resampling.scheme
+    scheme, scale = settings.resampling.scheme, run.prepared.scale
     hot, cold, step_size, tally = refine(
         key_refine,
-        run.target,
+        Scaled(run.target, scale),
         kernel,
-        evened(key_hot, pair.hot, scheme),
-        evened(key_cold, pair.cold, scheme),
+        in_units(evened(key_hot, pair.hot, scheme), scale),
+        in_units(evened(key_cold, pair.cold, scheme), scale),
         betas,
         pair.step_size,
         settings.refinement,
@@ -343,4 +348,4 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     record.round_trips = int(tally.round_trips)
     record.step_size = finite_or_none(step_size[1])
     record.num_nonfinite += int(tally.num_nonfinite.sum())
-    return dataclasses.replace(pair, hot=hot, cold=cold, step_size=step_size)
+    return Pair(in_units(hot, 1.0 / scale), in_units(cold, 1.0 / scale), step_size, pair.sigma_max)

@@ -28,6 +28,9 @@ _MIN_SHARE = 0.05
 """Below this effective share of the hottest level's normaliser log Z is not told. A Gaussian gives about 0.5."""
 
 
+_stepping_stone = jax.jit(stepping_stone)  # its jackknife would else be compiled at every call
+
+
 def samples(
     target,
     key: Key,
@@ -60,7 +63,7 @@ def samples(
     """
     exploration = exploration or Exploration()
     ledger = ledger or Ledger(budget)
-    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog)
+    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog, target.dim)
     initial = schedule(
         budget,
         len(temperatures),
@@ -74,7 +77,7 @@ def samples(
     start_fn = normal_start(target.dim, scale)
     result = initial_draws(key, target, kernel, start_fn, betas, initial, exploration, ledger=ledger)
     points = result.draws.position[-1].reshape((-1, target.dim))
-    log_ratio, _ = stepping_stone(result.draws.log_density, betas)
+    log_ratio, _ = _stepping_stone(result.draws.log_density, betas)
     hottest = result.draws.position[0].reshape((-1, target.dim))
     log_hot, share = log_normaliser(hottest, betas[0] * result.draws.log_density[0].reshape(-1))
     log_z = float(log_hot + log_ratio)
@@ -114,6 +117,7 @@ def schedule(
     return Initial(num_chains=num_chains, num_steps=num_steps, burn_in=burn_in, thin=thin, scale=scale)
 
 
+@jax.jit
 def log_normaliser(
     points: Float[Array, "draw dim"], log_density: Float[Array, " draw"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

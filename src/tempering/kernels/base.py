@@ -22,6 +22,11 @@ class ChainState(eqx.Module):
     log_density: Float[Array, "*batch"]
     log_density_grad: Float[Array, "*batch dim"]
 
+    def in_units(self, scale: Float[Array, " dim"]) -> "ChainState":
+        """The same states with positions measured in `scale`, coordinate by coordinate; 1 / scale undoes it."""
+        factor = jnp.broadcast_to(scale, self.position.shape)
+        return ChainState(self.position / factor, self.log_density, self.log_density_grad * factor)
+
 
 class KernelInfo(eqx.Module):
     """Diagnostics of one step. `is_nonfinite` marks a proposal whose density was NaN or +inf, or had no gradient."""

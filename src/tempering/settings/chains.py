@@ -91,21 +91,22 @@ class Exploration:
     """How chains move: the kernel at one temperature and the swaps between temperatures.
 
     Args:
-        kernel: mala or hmc.
-        num_leapfrog: leapfrog steps of one HMC step, each an evaluation; MALA ignores it.
+        kernel: mala, hmc, or automatic: hmc, with leapfrog steps in number about 2 dim^(1/4) - 1, and mala where that
+            is one.
+        num_leapfrog: leapfrog steps of one HMC step, each an evaluation; used by hmc alone.
         target_acceptance: what the step sizes are adapted towards; None takes the kernel's optimum.
         swap_interval: kernel steps between swap rounds.
         swap_scheme: even_odd (non-reversible alternation) or sweep (all pairs in turn, hot to cold, as in the paper).
     """
 
-    kernel: Literal["mala", "hmc"] = "mala"
+    kernel: Literal["automatic", "mala", "hmc"] = "mala"
     num_leapfrog: int = 8
     target_acceptance: float | None = None
     swap_interval: int = 5
     swap_scheme: Literal["even_odd", "sweep"] = "even_odd"
 
     def __post_init__(self) -> None:
-        require_choice("exploration.kernel", self.kernel, ("mala", "hmc"))
+        require_choice("exploration.kernel", self.kernel, ("automatic", "mala", "hmc"))
         require_count("exploration.num_leapfrog", self.num_leapfrog)
         if self.target_acceptance is not None:
             name, given = "exploration.target_acceptance", self.target_acceptance

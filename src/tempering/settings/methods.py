@@ -63,9 +63,11 @@ class PTSDSettings(MethodSettings):
     """Everything PTSD can be told.
 
     Args:
+        level_size: samples drawn at a level on the way; None means buffer_size, which the initial PT keeps.
         last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
     """
 
+    level_size: int | None = None
     last_buffer_size: int | None = None
     guidance: Guidance = field(default_factory=Guidance)
     resampling: Resampling = field(default_factory=Resampling)
@@ -73,8 +75,12 @@ class PTSDSettings(MethodSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.last_buffer_size is not None:
-            require_count("last_buffer_size", self.last_buffer_size, 20)
+        for name in ("level_size", "last_buffer_size"):
+            size = getattr(self, name)
+            if size is not None:
+                require_count(name, size, 20)
+                is_even = self.refinement.num_steps == 0 or size == self.buffer_size
+                require(is_even, name, size, "None or buffer_size where samples are refined in pairs of levels")
         needs_sharing = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.is_anticipating
         require(
             self.network.is_shared or not needs_sharing,

@@ -5,6 +5,7 @@ from tempering.targets.gaussian import Gaussian, anisotropic_gaussian
 from tempering.targets.gaussian_mixture import GaussianMixture, mog40
 from tempering.targets.many_well import ManyWell
 from tempering.targets.registry import TARGETS, make_target
+from tempering.targets.scaled import Scaled
 
 __all__ = [
     "TARGETS",
@@ -17,4 +18,5 @@ __all__ = [
     "evaluate",
     "make_target",
     "mog40",
+    "Scaled",
 ]
