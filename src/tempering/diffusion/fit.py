@@ -201,16 +201,19 @@ def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple
 def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     """The training and the held-out part: every `period`-th sample of a level is held out, at every fit the same.
 
-    Buffers are in random order. A network that is fitted again after the next level has then never seen them.
+    Buffers are in random order. A network that is fitted again after the next level has then never seen them. Only
+    the levels with the largest share are judged, those the fit is for: small buffers of levels long past are overfitted
+    while these still improve.
     """
     place = jnp.arange(data.levels.weight.shape[-1])
     is_held_out = jnp.broadcast_to(place % period == 0, data.levels.weight.shape)
 
-    def picks(kept: Array) -> _Picks:
+    def picks(kept: Array, share: Array) -> _Picks:
         weight = jnp.cumsum(jnp.where(kept, data.levels.weight, 0.0), axis=-1)
-        return _Picks(jnp.cumsum(jnp.where(weight[..., -1] > 0, data.share, 0.0), axis=-1), weight)
+        return _Picks(jnp.cumsum(jnp.where(weight[..., -1] > 0, share, 0.0), axis=-1), weight)
 
-    return picks(~is_held_out), picks(is_held_out)
+    largest = jnp.max(data.share, axis=-1, keepdims=True)
+    return picks(~is_held_out, data.share), picks(is_held_out, jnp.where(data.share == largest, 1.0, 0.0))
 
 
 def fit_networks(
