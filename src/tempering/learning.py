@@ -6,20 +6,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.buffer import Buffer
+from tempering.buffer import Buffer, reweighted
 from tempering.checkpoint import Progress
 from tempering.diffusion import Dataset, DiffusionModel, fit_networks
-from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of, stack, unstack
+from tempering.diffusion.calibrate import dataset_of, denoiser_of, noise_levels, prior_of, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.importance import weigh
 from tempering.pareto import pooled_log_z
 from tempering.preparation import Teller
 from tempering.records import finite_or_none, level_warnings
 from tempering.sampler import Sampler
-from tempering.settings import MethodSettings, Network
+from tempering.settings import MethodSettings, Network, PTSDSettings
 from tempering.types import Array, Float, Key
 
-__all__ = ["Networks", "final_sampler", "learn", "new_networks"]
+__all__ = ["Networks", "data_of_all_levels", "final_sampler", "learn", "new_networks"]
+
+
+_LARGEST_EXACT = 64
+"""Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
 
 
 class Networks(eqx.Module):
@@ -38,6 +42,36 @@ def new_networks(key: Key, dim: int, network: Network, num: int, *, is_blank: bo
         return Networks((make_network(key, dim, network),) * num)
 
     return eqx.filter_eval_shape(build) if is_blank else build()
+
+
+def data_of_all_levels(
+    buffers: tuple[Buffer, ...],
+    betas: Float[Array, " level"],
+    sigma_max: Float[Array, ""],
+    settings: PTSDSettings,
+    num_places: int,
+) -> Dataset:
+    """The data of one network for all levels, hottest first: each is seen `training.memory` times as often as the next.
+
+    Args:
+        betas: of the buffers, and perhaps of the next level, which is anticipated where `guidance` asks for it.
+        num_places: levels to leave room for, so that a level more is no new program.
+    """
+    num = len(buffers)
+    shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
+    if settings.guidance.is_anticipating and betas.shape[0] > num:
+        buffers = (*buffers, reweighted(buffers[-1], betas[num - 1], betas[num]))
+        shares.append(1.0)
+    return dataset_of(
+        settings.noise,
+        buffers,
+        betas[: len(buffers)],
+        sigma_max,
+        use_gradients=settings.training.use_gradients,
+        shares=jnp.asarray(shares),
+        size=max(settings.buffer_size, settings.level_size or 0),
+        num_places=num_places,
+    )
 
 
 def learn(
@@ -89,7 +123,9 @@ def final_sampler(
     """
     beta = jnp.ones(())
     prior = prior_of(settings.noise, buffer, sigma_max)
-    denoiser = denoiser_of(network, settings.noise, buffer, beta)
+    denoiser, sampling = denoiser_of(network, settings.noise, buffer, beta), settings.sampling
+    if sampling.divergence == "automatic" and buffer.position.shape[1] <= _LARGEST_EXACT:
+        sampling = dataclasses.replace(sampling, divergence="exact")
     model = DiffusionModel(denoiser, prior, noise_levels(settings.noise, buffer, beta, sigma_max))
     levels = progress.ordered()
     sampler = Sampler(
@@ -97,7 +133,7 @@ def final_sampler(
         target=target,
         method=method,
         network=settings.network,
-        sampling=settings.sampling,
+        sampling=sampling,
         levels=levels,
         ledger=progress.ledger,
         log_z=levels[-1].log_z,
@@ -109,7 +145,7 @@ def final_sampler(
         return dataclasses.replace(sampler, warnings=(*warnings, *level_warnings(levels, None)))
     last = len(levels) - 1
     draws, log_q = model.draw(
-        key, num, settings.sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
+        key, num, sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
     estimates = [weighted.log_z]

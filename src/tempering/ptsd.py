@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
-from tempering.buffer import Buffer, blank_buffer, in_units, reweighted
+from tempering.buffer import Buffer, blank_buffer, in_units
 from tempering.checkpoint import Nowhere, Progress, Store
 from tempering.diffusion import Dataset
 from tempering.diffusion.calibrate import dataset_of, largest_sigma
@@ -18,7 +17,7 @@ from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
 from tempering.importance import corrected, evened, keep_usable, weigh
 from tempering.kernels.step_size import rescale
-from tempering.learning import Networks, final_sampler, learn, new_networks
+from tempering.learning import Networks, data_of_all_levels, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, initial, next_temperature, temperatures_of
 from tempering.preparation import Prepared, Teller, kernel_of, prepare
@@ -179,8 +178,8 @@ def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run
         hot, cold = found.buffers
         return Pair(hot, cold, found.step_size, largest_sigma(settings.noise, hot))
 
-    blank = blank_buffer(target.dim)
-    pair = progress.part(1, "buffer", Pair(blank, blank, jnp.zeros((2,)), jnp.zeros(())), explored)
+    blank, betas = blank_buffer(target.dim), betas_of(first)
+    pair = progress.part(1, "buffer", Pair(blank, blank, betas, betas[0]), explored)
     networks = new_networks(key_network, target.dim, settings.network, 1 if settings.network.is_shared else 2)
     run = _Run(
         target,
@@ -223,7 +222,9 @@ def _learn(key: Key, run: _Run) -> None:
 
     def learned() -> Networks:
         if settings.network.is_shared:
-            data, networks, levels = (_all_levels(run),), run.networks.all, (level,)
+            betas = betas_of(tuple(run.temperatures))
+            everything = data_of_all_levels(tuple(run.buffers), betas, run.sigma_max, settings, run.most_levels)
+            data, networks, levels = (everything,), run.networks.all, (level,)
         else:
             data, levels = _last_two(run), (level - 1, level)
             networks = run.networks.all if is_first else (run.networks.all[-1],) * 2
@@ -239,26 +240,6 @@ def _last_two(run: _Run) -> tuple[Dataset, ...]:
     return tuple(
         dataset_of(run.settings.noise, (run.buffers[k],), betas[k : k + 1], run.sigma_max, use_gradients=use_gradients)
         for k in levels
-    )
-
-
-def _all_levels(run: _Run) -> Dataset:
-    """The data of one network for all levels, the next one anticipated where that is asked for."""
-    settings, betas = run.settings, betas_of(tuple(run.temperatures))
-    buffers, num = list(run.buffers), len(run.buffers)
-    shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
-    if settings.guidance.is_anticipating and len(run.temperatures) > num:
-        buffers.append(reweighted(buffers[-1], betas[num - 1], betas[num]))
-        shares.append(1.0)
-    return dataset_of(
-        settings.noise,
-        tuple(buffers),
-        betas[: len(buffers)],
-        run.sigma_max,
-        use_gradients=settings.training.use_gradients,
-        shares=jnp.asarray(shares),
-        size=max(settings.buffer_size, settings.level_size or 0),
-        num_places=run.most_levels,
     )
 
 
@@ -287,7 +268,8 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     record.proposal, record.predicted_ess_fraction = name, promises.get(name)
     record.log_z, record.log_z_error = (finite_or_none(value) for value in weighted.log_z)
     record.pareto_k = finite_or_none(weighted.pareto_k)
-    if is_last and not settings.resampling.is_last_weighted:
+    levels = settings.resampling.levels
+    if levels == "none" or (is_last and levels == "but_last"):
         cold = keep_usable(key_resample, weighted)
     else:
         cold, record.truncated_ess_fraction = corrected(key_resample, weighted, settings.resampling)
@@ -295,8 +277,9 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
 
     betas = history.betas[-2:]
     kernel = kernel_of(settings, x.shape[1])
-    colder = rescale(run.step_size[1], 1 / betas[1], 1 / betas[0], kernel.scale_power)
-    pair = Pair(run.buffers[-1], cold, jnp.stack([run.step_size[1], colder]), run.sigma_max)
+    previous = run.step_size[1], 1 / betas[0]
+    step_size = jax.vmap(lambda temperature: rescale(previous[0], temperature, previous[1], kernel.scale_power))
+    pair = Pair(run.buffers[-1], cold, step_size(1 / betas), run.sigma_max)
     if settings.refinement.num_steps > 0:
         pair = _refined(key_refine, run, betas, level, pair)
     points = progress.ledger.points

@@ -62,7 +62,7 @@ class LevelRecord:
 
     @classmethod
     def from_dict(cls, record: dict) -> "LevelRecord":
-        """x"""
+        """The record that `as_dict` described; numbers it has not are left at their defaults."""
         return cls(**{name.name: record[name.name] for name in fields(cls) if name.name in record})
 
 
@@ -70,8 +70,10 @@ _COLUMNS = (
     ("level", "level", "{:d}"),
     ("T", "temperature", "{:.4g}"),
     ("proposal", "proposal", "{:s}"),
+    ("predicted", "predicted_ess_fraction", "{:.3f}"),
     ("ESS", "ess_fraction", "{:.3f}"),
     ("ESS cut", "truncated_ess_fraction", "{:.3f}"),
+    ("Pareto k", "pareto_k", "{:.2f}"),
     ("log Z", "log_z", "{:.3f}"),
     ("accept", "acceptance", "{:.2f}"),
     ("swap", "swap_rate", "{:.2f}"),

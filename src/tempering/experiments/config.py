@@ -104,8 +104,11 @@ def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
 
     Example: `with_changes(config, ["settings.training.num_steps=500", "seed=3"])`. The prefix `settings.` may be left
     out. Changes are applied together, so that they are checked together.
+
+    Raises:
+        SettingsError: for an unknown name, a value that is not allowed, or a size where the budget sets the sizes.
     """
-    record = config_to_dict(config)
+    before, record = config_to_dict(config), config_to_dict(config)
     for change in changes:
         path, separator, text = change.partition("=")
         if not separator or not path.strip():
@@ -113,7 +116,31 @@ def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
                 f"--set {change!r} is not allowed: it must be name=value, such as training.num_steps=500"
             )
         _assign(record, path.strip(), _parse(text.strip()))
-    return config_from_dict(record)
+    changed = config_from_dict(record)
+    if changed.settings.is_sized_by_budget:
+        _refuse_sizes(before["settings"], record["settings"])
+    return changed
+
+
+_SIZES = {
+    "": ("buffer_size", "num_final_draws", "level_size", "last_buffer_size"),
+    "initial": ("num_chains", "num_steps", "burn_in", "thin"),
+    "pilot": ("num_chains", "num_steps"),
+}
+"""What `is_sized_by_budget` overrides, by group."""
+
+
+def _refuse_sizes(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """A size that would be overridden by the one taken from the budget is refused, not ignored."""
+    for group, names in _SIZES.items():
+        old, new = (record[group] if group else record for record in (before, after))
+        for name in names:
+            if old.get(name) != new.get(name):
+                path = f"{group}.{name}" if group else name
+                raise SettingsError(
+                    f"settings.{path} = {new[name]!r} is not allowed: the budget sets the sizes here; "
+                    "change `budget`, or add is_sized_by_budget=false"
+                )
 
 
 def _parse(text: str) -> Any:

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempering import pt_dm, ptsd
-from tempering.automatic import default_budget
+from tempering.automatic import default_budget, pilot_settings, sized
 from tempering.errors import BudgetError
 from tempering.experiments.config import RunConfig
+from tempering.parallel_tempering import temperatures_of
+from tempering.preparation import kernel_of
 from tempering.sampler import Sampler
+from tempering.settings import MethodSettings
 
-__all__ = ["METHODS", "Method", "check_budget", "planned"]
+__all__ = ["METHODS", "Method", "check_budget", "check_sizes", "planned"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,24 @@ def planned(config: RunConfig, dim: int) -> dict[str, int]:
     return METHODS[config.method].plan(config.settings, dim)
 
 
+def check_sizes(settings: MethodSettings, dim: int, budget: int | None) -> None:
+    """Refuse a budget known to be too small for the sizes that are taken from it; what a pilot decides comes later.
+
+    Raises:
+        BudgetError: saying what to give.
+    """
+    budget, kernel, ladder = budget or default_budget(dim), kernel_of(settings, dim), settings.ladder
+    if ladder.temperatures is None and ladder.hottest is None:
+        pilot_settings(settings.pilot, budget, kernel)
+    else:
+        sized(settings, dim, len(temperatures_of(ladder, dim=dim)), budget, kernel)
+
+
 def check_budget(config: RunConfig, dim: int) -> None:
     """Refuse a plan above the configuration's budget before anything is written or spent."""
+    if config.settings.is_sized_by_budget:
+        check_sizes(config.settings, dim, config.budget)
+        return
     total = sum(planned(config, dim).values())
     if config.budget is not None and total > config.budget:
         raise BudgetError(

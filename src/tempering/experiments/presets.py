@@ -8,6 +8,7 @@ from typing import Literal
 
 from tempering.automatic import default_settings
 from tempering.errors import SettingsError
+from tempering.experiments.ablations import ablations
 from tempering.experiments.config import MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
     Exploration,
@@ -64,7 +65,7 @@ _MW32_PAPER = PTSDSettings(
     noise=_PAPER_NOISE,
     training=_PAPER_TRAINING,
     sampling=_PAPER_SAMPLING,
-    resampling=Resampling(quantile=0.99, scheme="multinomial", is_last_weighted=False),
+    resampling=Resampling(quantile=0.99, scheme="multinomial", levels="but_last"),
     refinement=Refinement(num_steps=25),
 )
 
@@ -138,6 +139,7 @@ PRESETS: dict[str, RunConfig] = {
     )
 }
 """Every preset by name."""
+PRESETS |= {run.name: run for base in (PRESETS["mog40"], PRESETS["mw32"]) for run in ablations(base)}
 
 
 def preset(name: str) -> RunConfig:

@@ -21,7 +21,7 @@ __all__ = ["LevelSamples", "RunContents", "number_of", "read_contents"]
 
 @dataclass(frozen=True)
 class LevelSamples:
-    """The samples of one level, axes (n, dim), and their log densities at T = 1, axes (n,)."""
+    """The samples of one level, equally weighted, axes (n, dim), and their log densities at T = 1, axes (n,)."""
 
     position: np.ndarray
     log_density: np.ndarray
@@ -125,5 +125,15 @@ def _level_samples(folder: Path) -> dict[int, LevelSamples]:
         for prefix, of_level in (("hot", level - 1), ("cold", level), ("buffer", level)):
             position, log_density = arrays.get(f"{prefix}/position"), arrays.get(f"{prefix}/log_density")
             if position is not None and log_density is not None and len(position):
-                samples.setdefault(of_level, LevelSamples(position, log_density))
+                chosen = _by_weight(arrays.get(f"{prefix}/log_weight"), len(position))
+                samples.setdefault(of_level, LevelSamples(position[chosen], log_density[chosen]))
     return samples
+
+
+def _by_weight(log_weight: np.ndarray | None, num: int) -> np.ndarray:
+    """Indices that occur in proportion to the weights, without chance; even weights leave everything in its place."""
+    if log_weight is None or np.all(log_weight == log_weight[0]):
+        return np.arange(num)
+    weight = np.exp(log_weight.astype(np.float64) - np.max(log_weight))
+    cumulative = np.cumsum(weight)
+    return np.searchsorted(cumulative, (np.arange(num) + 0.5) / num * cumulative[-1])

@@ -104,6 +104,9 @@ def cost_rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows = [("evaluations", number_text(evaluations), "" if budget is None else f"of a budget of {budget:,}")]
     ess = number_of(result, "ess_fraction")
     rows.append(("ESS", DASH, "") if ess is None else ("ESS", f"{ess:.1%}", "of the final model's raw weights"))
+    k = number_of(result, "pareto_k")
+    if k is not None:
+        rows.append(("Pareto k", f"{k:.2f}", "of the same weights; above 0.7 they are not to be relied on"))
     rows.append(("log Z", *_log_z_text(result)))
     rows.append(("wall time", DASH if seconds is None else duration_text(seconds), str(result.get("device") or "")))
     return rows

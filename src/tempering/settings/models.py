@@ -206,14 +206,14 @@ class Resampling:
         is_resampled: draw equally weighted samples, with duplicates (the paper); otherwise every sample is kept with
             its weight, and training draws by weight.
         scheme: multinomial (the paper) or systematic (less noise), where resampled.
-        is_last_weighted: whether the last level is corrected by its weights too.
+        levels: which levels are corrected by their weights: all, all but the last (the paper on Many-Well-32), or none.
     """
 
     quantile: float | None = 0.99
     min_ess: float = 0.2
     is_resampled: bool = True
     scheme: Literal["multinomial", "systematic"] = "systematic"
-    is_last_weighted: bool = True
+    levels: Literal["all", "but_last", "none"] = "all"
 
     def __post_init__(self) -> None:
         if self.quantile is not None:
@@ -221,4 +221,4 @@ class Resampling:
         require_number("resampling.min_ess", self.min_ess, lambda share: 0 < share <= 1, "in (0, 1]")
         require_flag("resampling.is_resampled", self.is_resampled)
         require_choice("resampling.scheme", self.scheme, ("multinomial", "systematic"))
-        require_flag("resampling.is_last_weighted", self.is_last_weighted)
+        require_choice("resampling.levels", self.levels, ("all", "but_last", "none"))
