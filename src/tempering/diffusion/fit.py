@@ -23,6 +23,9 @@ __all__ = ["Dataset", "FitInfo", "LevelData", "fit_networks"]
 _VALIDATION_DRAWS = 4096
 """Held-out samples, with noise, of every check: the same ones, so that checks compare weights, not noise."""
 
+_TOLERANCE = 1.05
+"""How much the held-out loss of the last weights may exceed the best."""
+
 
 class LevelData(eqx.Module):
     """One level's samples with their tempered gradients and weights, its noise range, blend and preconditioning."""
@@ -122,21 +125,30 @@ def _learning_rate(rule: _Rule, step: Array) -> Array:
     return rule.learning_rate * warm * cosine(step.astype(jnp.float32) / rule.num_steps)
 
 
-def _mean_loss(network: Any, keys: Keys, data: Dataset, picks: _Picks) -> Array:
-    def one(key: Key) -> Array:
-        key_pick, key_loss = jax.random.split(key)
-        level, index = picks.draw(key_pick)
-        return data.levels.loss(network, key_loss, level, index)
+class _Batch(eqx.Module):
+    """Which samples, and the keys of their noise."""
 
-    return jnp.mean(jax.vmap(one)(keys))
+    level: Int[Array, "*step sample"]
+    index: Int[Array, "*step sample"]
+    keys: Keys
 
 
-def _train_step(key: Key, fit: _Fit, frozen: Any, data: Dataset, picks: _Picks, rule: _Rule) -> tuple[_Fit, Array]:
+def _batch(key: Key, picks: _Picks, size: int) -> _Batch:
+    """`size` samples by share and weight."""
+    pairs = jax.vmap(jax.random.split)(jax.random.split(key, size))
+    return _Batch(*jax.vmap(picks.draw)(pairs[:, 0]), pairs[:, 1])
+
+
+def _mean_loss(network: Any, data: Dataset, batch: _Batch) -> Array:
+    loss = lambda key, level, index: data.levels.loss(network, key, level, index)  # noqa: E731
+    return jnp.mean(jax.vmap(loss)(batch.keys, batch.level, batch.index))
+
+
+def _train_step(fit: _Fit, batch: _Batch, frozen: Any, data: Dataset, rule: _Rule) -> tuple[_Fit, Array]:
     """One step of Adam and of the average. A non-finite gradient is counted and skipped, not followed."""
-    keys = jax.random.split(jax.random.fold_in(key, fit.step), rule.batch_size)
 
     def loss_of(params):
-        return _mean_loss(eqx.combine(params, frozen), keys, data, picks)
+        return _mean_loss(eqx.combine(params, frozen), data, batch)
 
     loss, gradient = jax.value_and_grad(loss_of)(fit.params)
     norm = optax.tree.norm(gradient)  # once, for the check and for clipping: it reads every gradient
@@ -165,8 +177,7 @@ def _check(key: Key, fit: _Fit, frozen: Any, data: Dataset, picks: _Picks, rule:
 
     A loss that is not finite is never the best, and is counted: a held-out sample is then at fault, or the weights.
     """
-    keys = jax.random.split(key, _VALIDATION_DRAWS)
-    loss = _mean_loss(eqx.combine(fit.average, frozen), keys, data, picks)
+    loss = _mean_loss(eqx.combine(fit.average, frozen), data, _batch(key, picks, _VALIDATION_DRAWS))
     keeps_last = rule.patience == 0
     is_better = (loss < fit.best_loss) | keeps_last
     takes = is_better & ~fit.is_stopped
@@ -189,10 +200,13 @@ def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple
     def one_model(key, fit, frozen, data, parts):
         key_train, key_check = jax.random.split(key)
         train, held_out = parts
-        body = lambda carry, _: _train_step(key_train, carry, frozen, data, train, rule)  # noqa: E731
-        fit, losses = jax.lax.scan(body, fit, length=rule.check_every)
-        fit, _ = _check(key_check, fit, frozen, data, held_out, rule)
-        return fit, jnp.mean(losses)
+        # All the block's samples are picked at once: a search a step would be a score of tiny kernels a step.
+        keys = jax.vmap(lambda step: jax.random.fold_in(key_train, step))(fit.step + jnp.arange(rule.check_every))
+        batches = jax.vmap(lambda key: _batch(key, train, rule.batch_size))(keys)
+        body = lambda carry, batch: _train_step(carry, batch, frozen, data, rule)  # noqa: E731
+        fit, losses = jax.lax.scan(body, fit, batches)
+        fit, held_out_loss = _check(key_check, fit, frozen, data, held_out, rule)
+        return fit, jnp.mean(losses), held_out_loss
 
     return jax.vmap(one_model)(keys, fit, frozen, data, parts)
 
@@ -216,6 +230,21 @@ def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     return picks(~is_held_out, data.share), picks(is_held_out, jnp.where(data.share == largest, 1.0, 0.0))
 
 
+@eqx.filter_jit
+def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
+    """The last weights of a schedule that was run to its end, unless their held-out loss is clearly above the best.
+
+    The loss hardly sees the lowest noise levels, where the schedule's end sharpens what samples look like: on MoG-40
+    weights of the first check were the best by less than a hundredth, with an energy TVD of 0.13 in place of 0.07.
+    """
+    is_last = ~fit.is_stopped & (last_loss <= _TOLERANCE * fit.best_loss)
+
+    def choose(last: Array, best: Array) -> Array:
+        return jnp.where(is_last.reshape((-1,) + (1,) * (last.ndim - 1)), last, best)
+
+    return jax.tree.map(choose, fit.average, fit.best)
+
+
 def fit_networks(
     keys: Keys,
     networks: Any,
@@ -235,7 +264,7 @@ def fit_networks(
         on_check: told the step and the mean held-out loss so far.
 
     Returns:
-        The networks with their averaged weights, best on the held-out part, and how it went.
+        The networks with their averaged weights, the last or the best on the held-out part, and how it went.
     """
     parts = _parts(data, max(2, round(1 / training.validation_fraction)))
     params, frozen = eqx.partition(networks, eqx.is_inexact_array)
@@ -262,12 +291,12 @@ def fit_networks(
         training.batch_size,
         training.check_every,
     )
-    train_loss = jnp.full((num_models,), jnp.nan, jnp.float32)
+    train_loss = last_loss = jnp.full((num_models,), jnp.nan, jnp.float32)
     for done in range(0, num_steps, training.check_every):
         is_running = ~fit.is_stopped
-        fit, block_loss = _train_block(keys, fit, frozen, data, parts, rule)
+        fit, block_loss, last_loss = _train_block(keys, fit, frozen, data, parts, rule)
         train_loss = jnp.where(is_running, block_loss, train_loss)
         on_check(min(done + training.check_every, num_steps), float(jnp.mean(fit.best_loss)))
         if bool(jnp.all(fit.is_stopped)):
             break
-    return eqx.combine(fit.best, frozen), FitInfo(train_loss, fit.best_loss, fit.step, fit.num_nonfinite)
+    return eqx.combine(_kept(fit, last_loss), frozen), FitInfo(train_loss, fit.best_loss, fit.step, fit.num_nonfinite)

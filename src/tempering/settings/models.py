@@ -95,7 +95,7 @@ class Training:
         validation_fraction: share of the buffer held out.
         check_every: steps between validation checks.
         patience: checks without improvement after which training stops and the best weights are kept; 0 never stops
-            and keeps the last.
+            and keeps the last. A schedule that ends sooner keeps the last, unless they are clearly worse held out.
         use_gradients: regress on the blend of x0 and the target-score identity, from the stored gradients.
         memory: with one network for all levels, how often a level's samples are seen for once of the next colder's.
     """
