@@ -49,7 +49,7 @@ def default_settings(method: str, dim: int) -> MethodSettings:
         "exploration": Exploration(kernel="automatic"),
         "pilot": Pilot(growth=4.0, max_rounds=8, max_rhat=1.4),
         "network": Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True),
-        "training": Training(num_steps=4000, num_finetune_steps=1500, batch_size=512, patience=40),
+        "training": Training(num_steps=8000, num_finetune_steps=2000, batch_size=512, patience=40),
         "sampling": Sampling(num_steps=32, divergence="automatic", num_probes=4, is_quasi_random=True),
     }
     if method == "pt_dm":
