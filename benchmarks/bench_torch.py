@@ -24,7 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from measure import Meter, Patience, Turns, finish, interleave, parser, quartiles, ratio, show
 
-from tempering.diffusion import Dataset, Denoiser, NoiseLevels, Prior, draw, fit_denoisers, method_of, sigma_grid
+from tempering.diffusion import (
+    Dataset,
+    Denoiser,
+    LevelData,
+    NoiseLevels,
+    Prior,
+    draw,
+    fit_networks,
+    method_of,
+    sigma_grid,
+)
 from tempering.diffusion.calibrate import stack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.solve import flow
@@ -62,7 +72,7 @@ def settle_on_device(is_passive: bool) -> str:
 
 def denoiser_of(seed: int, dim: int) -> Denoiser:
     network = make_network(jax.random.key(seed), dim, NETWORK)
-    return Denoiser(network, jnp.zeros((dim,)), jnp.full((dim,), 2.0 + seed))
+    return Denoiser(network, jnp.zeros((dim,)), jnp.full((dim,), 2.0 + seed), jnp.zeros(()))
 
 
 def as_torch(denoiser: Denoiser, device: str):
@@ -90,8 +100,8 @@ def largest_difference(device: str) -> float:
 
     dim, num = 32, 50
     cold, hot = denoiser_of(0, dim), denoiser_of(1, dim)
-    denoise = Guided(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
-    method = method_of(SAMPLING, with_density=True)
+    denoise = Guided.between(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
+    method = method_of(SAMPLING, with_density=True, dim=dim)
     sigmas = jnp.asarray([1.5, 1.2, 1.0])
     x = 3.0 * jax.random.normal(jax.random.key(5), (num, dim))
     keys = jax.random.split(jax.random.key(6), num)
@@ -124,8 +134,18 @@ def train(dim: int, device: str, block: int, num_turns: int, patience: Patience)
         use_gradients=False,
     )
     position = 2.0 * jax.random.normal(jax.random.key(2), (NUM_DATA, dim))
-    data = Dataset(position, jnp.zeros_like(position), levels_of(), jnp.zeros((dim,)))
     denoiser = denoiser_of(0, dim)
+    level = LevelData(
+        position,
+        jnp.zeros_like(position),
+        jnp.full((NUM_DATA,), 1.0 / NUM_DATA),
+        levels_of(),
+        jnp.zeros((dim,)),
+        denoiser.location,
+        denoiser.sigma_data,
+        denoiser.c_temperature,
+    )
+    data = Dataset(stack(level), jnp.ones((1,)))
     other = EagerTraining(
         as_torch(denoiser, device), torch.tensor(np.asarray(position), device=device), SIGMAS, training
     )
@@ -142,7 +162,8 @@ def train(dim: int, device: str, block: int, num_turns: int, patience: Patience)
         meter, begin = Meter(), time.perf_counter()
 
     keys = jax.random.split(jax.random.key(3), 1)
-    fit_denoisers(keys, stack(denoiser), stack(data), training, num_steps=training.num_steps, on_check=on_check)
+    networks = stack(denoiser.network)
+    fit_networks(keys, networks, stack(data), training, num_steps=training.num_steps, on_check=on_check)
     warm = slice(2, None)  # the first two: compilation on our side, allocation on theirs
     seconds = {"ours": np.asarray(ours[warm]) / block, "PyTorch": np.asarray(theirs[warm]) / block}
     return Turns(seconds, np.asarray(others[warm]))
@@ -155,8 +176,8 @@ def sample(device: str, num_steps: int, num_turns: int, patience: Patience) -> T
 
     dim = 32
     cold, hot = denoiser_of(0, dim), denoiser_of(1, dim)
-    ours = Guided(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
-    method, sigmas = method_of(SAMPLING, with_density=True), sigma_grid(levels_of(), num_steps)
+    ours = Guided.between(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
+    method, sigmas = method_of(SAMPLING, with_density=True, dim=dim), sigma_grid(levels_of(), num_steps)
     prior = Prior.diagonal(jnp.zeros((dim,)), jnp.full((dim,), SIGMAS[1]))
     key = jax.random.key(4)
     theirs = guided(as_torch(cold, device), as_torch(hot, device), GUIDANCE_WEIGHT)

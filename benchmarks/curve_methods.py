@@ -1,0 +1,192 @@
+"""The methods of `curves.py`: how each spends a budget on a target. The only place where their settings stand.
+
+The settings of PT alone and SMC are the best found for each target over a small search (docs/log.md), by energy TVD
+and region error together, at one or two budgets of the middle and mostly with seeds that no curve uses.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+# Budgets of evaluations, by target.
+BUDGETS = {
+    "mog40": (5_000, 10_000, 20_000, 50_000, 100_000, 300_000, 1_000_000),
+    "mw32": (50_000, 100_000, 200_000, 300_000, 1_000_000, 3_000_000),
+}
+METHODS = {
+    "ptsd": "PTSD, ours",
+    "ptsd-paper": "PTSD, paper's settings",
+    "pt-dm": "PT+DM",
+    "pt": "PT alone",
+    "smc": "SMC (BlackJAX)",
+}
+PRESETS = {"ptsd": "{}", "ptsd-paper": "{}-paper", "pt-dm": "{}-pt-dm"}
+MIN_CHAINS = 20
+"""Below so many chains a smaller budget shortens them instead: a handful of chains would miss modes."""
+
+
+def _mog40():
+    from tempering.targets import make_target
+
+    return make_target("mog40")
+
+
+def _mw32():
+    from tempering.targets import make_target
+
+    return make_target("many_well", dim=32)
+
+
+@dataclass(frozen=True)
+class CurveTarget:
+    """A target, and what the baselines are told about it."""
+
+    make: Callable[[], Any]
+    scale: float
+    pt: dict = field(default_factory=dict)
+    smc: dict = field(default_factory=dict)
+
+
+TARGETS = {
+    "mog40": CurveTarget(
+        _mog40,
+        20.0,
+        pt={
+            "temperatures": {"hottest": 60.0, "num_levels": 3},
+            "num_chains": {0: 20},
+            "exploration": {"kernel": "mala", "swap_interval": 1},
+        },
+        smc={"target_ess": 0.5, "num_rounds": 3, "num_leapfrog": 1},
+    ),
+    "mw32": CurveTarget(
+        _mw32,
+        1.0,
+        pt={
+            "temperatures": {"hottest": 5.0, "num_levels": 7},
+            "num_chains": {0: 5, 1_000_000: 20},
+            "exploration": {"kernel": "hmc", "num_leapfrog": 4, "swap_interval": 1},
+        },
+        smc={"target_ess": 0.95, "num_rounds": 60, "num_leapfrog": 3},
+    ),
+}
+
+
+def geometric(hottest: float, num_levels: int) -> tuple[float, ...]:
+    return (*(hottest ** (1 - level / (num_levels - 1)) for level in range(num_levels - 1)), 1.0)
+
+
+def chains_at(told: dict, budget: int) -> int:
+    """The chains of PT: by the largest budget from which a number holds. Few long ones, while burn-in is dear."""
+    return told["num_chains"][max(least for least in told["num_chains"] if least <= budget)]
+
+
+def fit_points(name: str, method: str, budget: int, seed: int, num: int):
+    """Points at T = 1 with weights, log Z and evaluations, and the settings as plain data."""
+    import jax
+
+    from tempering.baselines import Drawn
+
+    target, key = TARGETS[name].make(), jax.random.key(seed)
+    if method in PRESETS:
+        from tempering.experiments.compilation import enable_compilation_cache
+        from tempering.experiments.methods import METHODS as FITS
+        from tempering.experiments.presets import preset
+        from tempering.ledger import Ledger
+
+        enable_compilation_cache()
+        config = preset(PRESETS[method].format(name))
+        config = longest(config, name, budget) if method == "pt-dm" else scaled(config, budget)
+        sampler = FITS[config.method].fit(target, key, config.settings, ledger=Ledger(budget))
+        points = sampler.sample(num, seed=seed)
+        log_z = getattr(sampler, "log_z", None)
+        drawn = Drawn(points, None, None if log_z is None else float(log_z), sampler.evaluations)
+        return drawn, dataclasses.asdict(config.settings)
+    if method == "pt":
+        from tempering.baselines import pt_alone
+        from tempering.settings import Exploration
+
+        settings = dict(TARGETS[name].pt, num_chains=chains_at(TARGETS[name].pt, budget))
+        arguments = dict(settings, temperatures=geometric(**settings["temperatures"]))
+        arguments["exploration"] = Exploration(**settings["exploration"])
+        drawn = pt_alone.samples(target, key, budget, scale=TARGETS[name].scale, **arguments)
+    else:
+        from tempering.baselines import smc
+
+        settings = TARGETS[name].smc
+        drawn = smc.samples(target, key, budget, scale=TARGETS[name].scale, **settings)
+    return drawn, settings
+
+
+def longest(config, name: str, budget: int):
+    """PT+DM at a budget: the ladder, moves and chains that serve PT alone best, run for as long as the budget pays for.
+
+    More chains instead of longer ones, as `scaled` would have it, leave PT short of equilibrium at every budget. No
+    evaluation goes into final weights: they only report.
+    """
+    from tempering.baselines.pt_alone import schedule
+    from tempering.kernels import make_kernel
+    from tempering.settings import Exploration, Ladder
+
+    told = TARGETS[name].pt
+    exploration = Exploration(**told["exploration"])
+    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog)
+    num_levels, num_chains = told["temperatures"]["num_levels"], chains_at(told, budget)
+    initial = schedule(budget, num_levels, kernel, scale=TARGETS[name].scale, num_chains=num_chains)
+    settings = dataclasses.replace(
+        config.settings,
+        ladder=Ladder(**told["temperatures"]),
+        initial=initial,
+        exploration=exploration,
+        buffer_size=initial.num_chains * initial.num_draws,
+        num_final_draws=0,
+        is_sized_by_budget=False,
+    )
+    return dataclasses.replace(config, settings=settings, budget=budget)
+
+
+def scaled(config, budget: int):
+    """A preset at another budget: the largest plan of its kind that the budget pays for.
+
+    A preset that takes its sizes from the budget is only told another one. Otherwise one factor multiplies
+    `buffer_size`, `num_final_draws` and the work of the initial PT: its chains, and below `MIN_CHAINS` of them (or the
+    preset's own number, if smaller) its steps and burn-in.
+    """
+    from tempering.errors import BudgetError, SettingsError
+    from tempering.experiments.methods import planned
+    from tempering.experiments.run import target_of
+
+    if config.settings.is_sized_by_budget:
+        return dataclasses.replace(config, budget=budget)
+    dim = target_of(config).dim
+
+    def at(factor: float):
+        settings, initial = config.settings, config.settings.initial
+        num_chains = max(round(factor * initial.num_chains), min(MIN_CHAINS, initial.num_chains))
+        shorter = min(1.0, factor * initial.num_chains / num_chains)
+        burn_in = round(shorter * initial.burn_in)
+        num_draws = max(1, round(shorter * initial.num_draws))
+        initial = dataclasses.replace(
+            initial, num_chains=num_chains, num_steps=burn_in + num_draws * initial.thin, burn_in=burn_in
+        )
+        settings = dataclasses.replace(
+            settings,
+            initial=initial,
+            buffer_size=min(round(factor * settings.buffer_size), num_chains * num_draws),
+            num_final_draws=round(factor * settings.num_final_draws),
+        )
+        return dataclasses.replace(config, settings=settings, budget=budget)
+
+    def cost(factor: float) -> float:
+        try:
+            return sum(planned(at(factor), dim).values())
+        except SettingsError:
+            return 0.0  # too small to be a plan: a larger factor is looked for
+
+    low, high = 0.0, 2.0 * budget / max(1.0, cost(1.0))
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
+    if cost(low) == 0:
+        raise BudgetError(f"the plan of {config.name!r} cannot be made as small as {budget:,} evaluations")
+    return at(low)
