@@ -6,8 +6,9 @@ A network is trained on exact samples of two levels and guides to a third. What 
 evaluations in different ways:
 
 - weights: one evaluation a sample, importance weights of the probability flow; also cut to an effective share of 0.2.
-- path: sequential Monte Carlo along the diffusion path (`tempering.path_resampling`), exponents linear in 1/T; as it
-  comes, at no evaluation, and corrected by one evaluation a particle with the product of the models' densities.
+- path: sequential Monte Carlo along the diffusion path (`tempering.path_resampling`), exponents linear in 1/T or
+  log T; as it comes, at no evaluation, and corrected by one evaluation a particle with the product of the models'
+  densities.
 - MALA: fewer samples, one evaluation each to start, as they come or resampled by importance weights, then K steps at
   the new temperature; the second half of the steps' states is kept. The step size is adapted at the colder known level
   on samples of it and rescaled: that would have been done before, and is not counted.
@@ -54,6 +55,7 @@ NETWORK = Network(width=128, depth=3, coordinate_width=24, is_shared=True)
 NOISE = Noise()
 NUM_COMPARED = 10_000
 MALA_STEPS = (3, 15)
+COORDINATES = {"inverse_T": "1/T", "log_T": "log T"}
 _GRID = np.linspace(-5.0, 5.0, 20_001)
 
 
@@ -177,14 +179,14 @@ class Case:
             "weights, cut": self.judge(x, cut, found.states.log_density, ledger.total, **more),
         }
 
-    def path(self, budget: int) -> dict[str, dict]:
-        ledger, rows = Ledger(budget), {}
+    def path(self, budget: int, coordinate: str) -> dict[str, dict]:
+        ledger, rows, start = Ledger(budget), {}, f"path in {COORDINATES[coordinate]}"
         key_draw, key_density, key_again = jax.random.split(jax.random.fold_in(self.key, 5 + budget), 3)
-        product = Product(self.models, self.exponents("inverse_T"))
+        product = Product(self.models, self.exponents(coordinate))
         found = draw_path(key_draw, budget, product, self.prior, self.sigmas, min_ess=0.5)
         more = {"num_resamplings": int(found.num_resamplings), "least_ess": float(jnp.min(found.ess_fractions))}
         log_density = evaluate_many(self.target, found.x)[0]
-        rows["path, no correction"] = self.judge(found.x, found.log_weights, log_density, 0, **more)
+        rows[f"{start}, no correction"] = self.judge(found.x, found.log_weights, log_density, 0, **more)
         log_product = product.log_density(key_density, found.x, self.sampling)
         again = product.log_density(key_again, found.x[:200], self.sampling)
         more["probe_noise"] = float(jnp.std(log_product[:200] - again)) / np.sqrt(2.0)
@@ -192,7 +194,7 @@ class Case:
         weighted = weigh(self.target, found.x, log_q, self.beta, ledger=ledger, stage="importance_weights")
         more |= {"raw_ess": weighted.ess_fraction, "pareto_k": weighted.pareto_k}
         for name, log_weights in (("", weighted.log_weights), (", cut", truncate_to_ess(weighted.log_weights, 0.2))):
-            rows[f"path, corrected{name}"] = self.judge(found.x, log_weights, log_density, ledger.total, **more)
+            rows[f"{start}, corrected{name}"] = self.judge(found.x, log_weights, log_density, ledger.total, **more)
         return rows
 
     def chains(self, budget: int) -> dict[str, dict]:
@@ -223,7 +225,8 @@ class Case:
     def rows(self, budget: int) -> dict[str, dict]:
         exact = exact_samples(jax.random.fold_in(self.key, 7 + budget), budget, self.temperatures[-1])
         floor = {"exact samples": self.unweighted(exact, 0)}
-        return floor | self.weights(budget) | self.path(budget) | self.chains(budget)
+        paths = self.path(budget, "inverse_T") | self.path(budget, "log_T")
+        return floor | self.weights(budget) | paths | self.chains(budget)
 
 
 def train(target, seeds, options):
@@ -265,13 +268,13 @@ def summarise(runs: list[dict]) -> dict[str, dict]:
 
 def show(title: str, summary: dict[str, dict]) -> None:
     heads = "".join(f"{head:>17s}" for head in ("well error", "energy error", "energy TVD", "ESS"))
-    print(f"\n{title}\n  {'':28s}{'evals':>7s}{heads}")
+    print(f"\n{title}\n  {'':32s}{'evals':>7s}{heads}")
     for name, row in summary.items():
         cells = [
             f"{row[figure]['mean']:.3f} ± {row[figure]['error'] or 0.0:.3f}"
             for figure in ("well_error", "energy_error", "energy_tvd", "ess")
         ]
-        print(f"  {name:28s}{row['evaluations']['mean']:7,.0f}" + "".join(f"{cell:>17s}" for cell in cells))
+        print(f"  {name:32s}{row['evaluations']['mean']:7,.0f}" + "".join(f"{cell:>17s}" for cell in cells))
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Buffers: what is pooled, taken and joined stays together, and scales are what the docstrings say."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,13 +12,17 @@ from tempering.buffer import (
     Buffer,
     blank_buffer,
     concatenate,
+    covariance,
     from_states,
+    in_units,
     inner_scale,
+    padded,
+    reweighted,
     spread,
     subsample,
 )
 from tempering.kernels import ChainState
-from tempering.targets import Gaussian
+from tempering.targets import Gaussian, Scaled
 from tempering.targets.base import evaluate_many
 
 
@@ -78,12 +83,77 @@ def test_spread_is_mean_and_standard_deviation():
     np.testing.assert_allclose(std, np.sqrt([2.0, 2.0]), rtol=1e-6)
 
 
+def with_weights(buffer: Buffer, weights) -> Buffer:
+    return eqx.tree_at(lambda tree: tree.log_weight, buffer, jnp.log(jnp.asarray(weights)) + 700.0)
+
+
+def test_weighted_scales_are_those_of_repeated_samples():
+    points = jnp.array([[0.0, 1.0], [2.0, -3.0], [5.0, 4.0]])
+    buffer = from_states(ChainState(points, jnp.zeros(3), points[:, ::-1] + 1.0), "weighted")
+    weighted = with_weights(buffer, [1.0, 4.0, 0.0])
+    np.testing.assert_allclose(weighted.weight, [0.2, 0.8, 0.0], rtol=1e-4)
+    repeated = buffer.take(jnp.array([0, 1, 1, 1, 1]))
+    for ours, theirs in zip(spread(weighted), spread(repeated), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    np.testing.assert_allclose(covariance(weighted), np.cov(np.asarray(repeated.position).T, ddof=0), rtol=1e-4)
+    scale = inner_scale(weighted, jnp.asarray(0.5))
+    np.testing.assert_allclose(scale, inner_scale(repeated, jnp.asarray(0.5)), rtol=1e-4)
+    assert np.max(np.abs(scale / inner_scale(buffer, jnp.asarray(0.5)) - 1)) > 0.1  # the weights make a difference
+
+
+def test_reweighted_samples_have_the_moments_of_the_other_temperature():
+    target, beta, beta_next, key = Gaussian([3.0, -1.0], [[2.0, 1.2], [1.2, 1.0]]), 0.5, 0.8, jax.random.key(2)
+    x = target.location[None] + (target.sample(key, 20_000) - target.location[None]) / np.sqrt(beta)
+    buffer = from_states(ChainState(x, *evaluate_many(target, x)), "refined")
+    moved = reweighted(buffer, jnp.asarray(beta), jnp.asarray(beta_next))
+    square = 20_000 * np.asarray(moved.weight)[:, None] * (np.asarray(x) - np.asarray(target.location)) ** 2
+
+    def check(square, beta):
+        assert_mean(square, np.diag(np.asarray(target.covariance())) / beta, key=key)
+
+    check(square, beta_next)
+    must_fail(check, square, beta)
+    # There and back again, and in two steps: log weights add up.
+    again = reweighted(reweighted(moved, jnp.asarray(beta_next), jnp.ones(())), jnp.ones(()), jnp.asarray(beta))
+    np.testing.assert_allclose(again.log_weight, 0.0, atol=1e-5)
+
+
+def test_padding_weighs_nothing():
+    buffer = with_weights(numbered(4), [1.0, 2.0, 3.0, 4.0])
+    longer = padded(buffer, 7)
+    assert longer.size == 7 and padded(buffer, 3).size == 4
+    assert_rows_together(longer)
+    np.testing.assert_allclose(longer.weight, [0.1, 0.2, 0.3, 0.4, 0.0, 0.0, 0.0], rtol=1e-4)
+    np.testing.assert_allclose(spread(longer), spread(buffer), rtol=1e-5)
+
+
+def test_other_units_are_those_of_the_scaled_target_and_come_back():
+    target, scale = Gaussian([3.0, -1.0], [[2.0, 1.2], [1.2, 1.0]]), jnp.array([0.5, 4.0])
+    x = target.sample(jax.random.key(1), 50)
+    buffer = with_weights(from_states(ChainState(x, *evaluate_many(target, x)), "refined"), np.arange(1.0, 51.0))
+    inside = in_units(buffer, scale)
+    np.testing.assert_allclose(inside.position, np.asarray(x) / np.array([0.5, 4.0]), rtol=1e-6)
+    scaled = Scaled(target, scale)
+    assert scaled.dim == 2
+    log_density, gradient = evaluate_many(scaled, inside.position)
+    np.testing.assert_allclose(inside.log_density, log_density, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(inside.log_density_grad, gradient, rtol=1e-4, atol=1e-4)
+    assert np.max(np.abs(np.asarray(buffer.log_density_grad) - gradient)) > 0.1  # un-scaled gradients would be wrong
+    for ours, theirs in zip(jax.tree.leaves(in_units(inside, 1 / scale)), jax.tree.leaves(buffer), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    # States of any leading axes.
+    states = ChainState(
+        x.reshape(5, 10, 2), buffer.log_density.reshape(5, 10), buffer.log_density_grad.reshape(5, 10, 2)
+    )
+    np.testing.assert_array_equal(states.in_units(scale).position.reshape(50, 2), inside.position)
+
+
 def test_inner_scale_of_a_tempered_gaussian_is_the_conditional_deviation():
-    covariance, beta = np.array([[2.0, 1.2], [1.2, 1.0]]), 0.5
-    target = Gaussian([3.0, -1.0], covariance)
+    matrix, beta = np.array([[2.0, 1.2], [1.2, 1.0]]), 0.5
+    target = Gaussian([3.0, -1.0], matrix)
     x = target.location[None] + (target.sample(jax.random.key(1), 20_000) - target.location[None]) / np.sqrt(beta)
-    buffer = Buffer(x, *evaluate_many(target, x), jnp.zeros(20_000, jnp.int32))
-    expected = 1 / np.diag(np.linalg.inv(covariance / beta))  # variance of x_i given the others
+    buffer = from_states(ChainState(x, *evaluate_many(target, x)), "refined")
+    expected = 1 / np.diag(np.linalg.inv(matrix / beta))  # variance of x_i given the others
     squares = (beta * np.asarray(buffer.log_density_grad, np.float64)) ** 2
     assert_mean(squares, 1 / expected, key=jax.random.key(1))
     must_fail(assert_mean, squares / beta**2, 1 / expected)
@@ -92,7 +162,7 @@ def test_inner_scale_of_a_tempered_gaussian_is_the_conditional_deviation():
 
 
 def test_a_flat_coordinate_has_a_large_finite_inner_scale():
-    buffer = Buffer(jnp.zeros((3, 2)), jnp.zeros(3), jnp.array([[1.0, 0.0]] * 3), jnp.zeros(3, jnp.int32))
+    buffer = from_states(ChainState(jnp.zeros((3, 2)), jnp.zeros(3), jnp.array([[1.0, 0.0]] * 3)), "refined")
     scale = np.asarray(inner_scale(buffer, jnp.ones(())))
     assert scale[0] == 1.0 and 1e10 < scale[1] < np.inf
 

@@ -1,16 +1,20 @@
 """Temperature guidance: the paper's weights, its exact bias on a Gaussian, and the weights that remove the bias."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from support.oracle import GaussianDenoiser
+from support.oracle import GaussianDenoiser, OracleNetwork, quadrature_denoiser
 from support.random_checks import assert_mean, must_fail
-from tempering.diffusion import DiffusionModel, NoiseLevels, Prior
-from tempering.guidance import Guided, guidance_weight
-from tempering.settings import Sampling
+from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
+from tempering.diffusion.networks import make_network
+from tempering.diffusion.precondition import temperature_input
+from tempering.guidance import Guided, Rescaled, Taylor, extrapolation_weights, guidance_weight
+from tempering.settings import Network, Sampling
+from tempering.targets import GaussianMixture
 
 MEAN, VARIANCE = -3.0, 4.0
 HOT, COLD, NEXT = 3.0, 2.0, 1.5
@@ -36,12 +40,12 @@ def test_extrapolation_is_linear_in_its_coordinate(coordinate):
         return lambda x, sigma: x * (2.0 + 3.0 * float(f(temperature))) - sigma
 
     weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
-    guided = Guided(affine(COLD), affine(HOT), weight)
+    guided = Guided.between(affine(COLD), affine(HOT), weight)
     np.testing.assert_allclose(guided(x, sigma), affine(NEXT)(x, sigma), rtol=1e-5)
     # At the models' own temperatures it is the model itself.
     for temperature in (COLD, HOT):
         own = guidance_weight(jnp.asarray(temperature), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
-        guided = Guided(affine(COLD), affine(HOT), own)
+        guided = Guided.between(affine(COLD), affine(HOT), own)
         np.testing.assert_allclose(guided(x, sigma), affine(temperature)(x, sigma), rtol=1e-5)
 
 
@@ -51,7 +55,7 @@ def model_of(cold_temperature=COLD, hot_temperature=HOT, coordinate="T"):
     weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
     prior = Prior.diagonal(jnp.array([MEAN]), jnp.sqrt(jnp.array([SIGMA_MAX**2 + NEXT * VARIANCE])))
     numbers = (jnp.asarray(n) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
-    return DiffusionModel(Guided(cold, hot, weight), prior, NoiseLevels(*numbers, "log_uniform"))
+    return DiffusionModel(Guided.between(cold, hot, weight), prior, NoiseLevels(*numbers, "log_uniform"))
 
 
 NUM, SAMPLING = 20_000, Sampling(num_steps=150, chunk_size=20_000)
@@ -118,3 +122,105 @@ def test_linear_in_log_temperature_is_exact_for_a_gaussian():
     assert spread_of(draws) == pytest.approx(np.sqrt(NEXT * VARIANCE), abs=2e-3)
     expected = stats.norm(MEAN, np.sqrt(NEXT * VARIANCE + SIGMA_MIN**2)).logpdf(np.asarray(draws)[:, 0])
     np.testing.assert_allclose(log_q, expected, atol=2e-2)
+
+
+COORDINATES = {"T": lambda t: t, "log_T": np.log, "inverse_T": lambda t: 1 / t}
+
+
+@pytest.mark.parametrize("coordinate", COORDINATES)
+def test_two_nodes_are_the_papers_guidance_and_three_follow_a_parabola(coordinate):
+    f, nodes = COORDINATES[coordinate], np.array([COLD, HOT, 5.0], np.float32)
+    two = extrapolation_weights(jnp.asarray(NEXT), jnp.asarray(nodes[:2]), coordinate)
+    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
+    np.testing.assert_allclose(two, [1 + weight, -weight], rtol=1e-5)
+    three = np.asarray(extrapolation_weights(jnp.asarray(NEXT), jnp.asarray(nodes), coordinate), np.float64)
+    parabola = lambda t: 1.0 - 2.0 * f(t) + 0.7 * f(t) ** 2  # noqa: E731
+    assert three @ parabola(nodes) == pytest.approx(parabola(NEXT), rel=1e-4)
+    assert abs(np.asarray(two) @ parabola(nodes[:2]) - parabola(NEXT)) > 1e-2
+
+
+def test_three_nodes_of_a_geometric_ladder():
+    weights = extrapolation_weights(jnp.asarray(2.0), jnp.array([4.0, 8.0, 16.0]), "log_T")
+    np.testing.assert_allclose(weights, [3.0, -3.0, 1.0], rtol=1e-5)
+
+
+def test_second_order_is_closer_for_a_mixture():
+    """By quadrature; first and second order from the same levels of a geometric ladder, linear in log T."""
+    target = GaussianMixture([[-2.0], [3.0]], weights=[2.0, 1.0], covariances=[[[1.0]], [[0.4]]])
+    ratio = 1.25
+    levels = [quadrature_denoiser(target, ratio**k, low=[-14.0], high=[14.0], num=700) for k in range(1, 5)]
+    wanted, models = levels[0], tuple(levels[1:])
+    nodes = jnp.asarray([ratio**k for k in range(2, 5)])
+    places = [(x, sigma) for x in np.linspace(-5.0, 6.0, 23) for sigma in (0.3, 1.0, 2.5)]
+    points, sigmas = (jnp.asarray(column, jnp.float32) for column in zip(*places, strict=True))
+
+    def error(denoise):
+        differ = jax.jit(jax.vmap(lambda x, sigma: denoise(x[None], sigma)[0] - wanted(x[None], sigma)[0]))
+        return float(jnp.sqrt(jnp.mean(differ(points, sigmas) ** 2)))
+
+    first, second = (
+        error(Guided(models[:num], extrapolation_weights(jnp.asarray(ratio), nodes[:num], "log_T"))) for num in (2, 3)
+    )
+    assert second < 0.6 * first < 0.6 * error(models[0])
+    # The saboteur: coldest last.
+    assert error(Guided(models[::-1], extrapolation_weights(jnp.asarray(ratio), nodes, "log_T"))) > first
+
+
+def gaussian_denoiser(temperature, location=(-2.0, 4.0), sigma_data=(1.5, 3.0)) -> Denoiser:
+    """A conditioned network that is exact at every temperature, with scales that are not those of the Gaussian."""
+    location, sigma_data = jnp.asarray(location), jnp.asarray(sigma_data)
+    network = OracleNetwork(GaussianDenoiser([1.0, 5.0], ANISOTROPIC), location, sigma_data)
+    return Denoiser(network, location, sigma_data, temperature_input(1 / temperature))
+
+
+ANISOTROPIC = np.array([[2.0, 0.8], [0.8, 0.5]])
+POINT = jnp.array([3.0, 2.0])
+
+
+@pytest.mark.parametrize("coordinate", COORDINATES)
+@pytest.mark.parametrize("sigma", [0.3, 2.0])
+def test_a_taylor_step_of_a_gaussian_is_its_tangent(coordinate, sigma):
+    """D(T1) + (f(T) - f(T1)) / f'(T1) dD/dT, with dD/dT = sigma^2 (T C + sigma^2)^-1 C (T C + sigma^2)^-1 (x - m)."""
+    f, slope = COORDINATES[coordinate], {"T": 1.0, "log_T": 1 / COLD, "inverse_T": -(COLD**-2)}[coordinate]
+    exact = GaussianDenoiser([1.0, 5.0], ANISOTROPIC, COLD)
+    inverse = np.linalg.inv(exact.covariance_at(sigma))
+    tangent = sigma**2 * inverse @ ANISOTROPIC @ inverse @ (np.asarray(POINT) - np.array([1.0, 5.0]))
+    expected = np.asarray(exact(POINT, jnp.asarray(sigma))) + (f(NEXT) - f(COLD)) / slope * tangent
+    step = Taylor.towards(gaussian_denoiser(COLD), jnp.asarray(1 / COLD), jnp.asarray(1 / NEXT), coordinate)
+
+    def check(step):
+        np.testing.assert_allclose(step(POINT, jnp.asarray(sigma)), expected, rtol=2e-4, atol=2e-4)
+
+    check(step)
+    must_fail(check, eqx.tree_at(lambda tree: tree.step, step, jnp.asarray(f(NEXT) - f(COLD))))  # the units forgotten
+    must_fail(check, gaussian_denoiser(COLD))
+
+
+def test_taylors_derivative_is_that_of_finite_differences():
+    """For a network as it is trained, whose only way to the temperature is its input."""
+    settings, rng = Network(width=8, depth=2, num_frequencies=3, is_shared=True), np.random.default_rng(1)
+    network = eqx.filter_jit(make_network)(jax.random.key(0), 2, settings)
+    network = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape)), network)
+    model = Denoiser(network, jnp.array([1.0, -2.0]), jnp.array([2.0, 0.7]), temperature_input(0.4))
+    at = eqx.filter_jit(
+        lambda c_temperature: eqx.tree_at(lambda tree: tree.c_temperature, model, c_temperature)(
+            POINT, jnp.asarray(0.8)
+        )
+    )
+    here, width, step = model.c_temperature, 0.05, 0.3
+    slope = (np.asarray(at(here + width)) - np.asarray(at(here - width))) / (2 * width)
+    taylor = eqx.filter_jit(Taylor(model, jnp.asarray(step)))(POINT, jnp.asarray(0.8))
+    assert np.max(np.abs(step * slope)) > 0.01
+    np.testing.assert_allclose(taylor, np.asarray(at(here)) + step * slope, atol=2e-3 * np.max(np.abs(slope)))
+
+
+def test_a_rescaled_score_is_right_only_without_noise():
+    cold, exact = (GaussianDenoiser([1.0, 5.0], ANISOTROPIC, t) for t in (COLD, NEXT))
+    rescaled = Rescaled(cold, jnp.asarray(COLD / NEXT))
+
+    def error(model, sigma):
+        """Of the score times the standard deviation of noise, (D - x) / sigma."""
+        return float(jnp.max(jnp.abs(model(POINT, jnp.asarray(sigma)) - exact(POINT, jnp.asarray(sigma))))) / sigma
+
+    assert error(rescaled, 0.02) < 0.02 * error(cold, 0.02)
+    assert error(rescaled, 20.0) > error(cold, 20.0)  # all of it is noise there, and noise has no temperature

@@ -11,7 +11,7 @@ from support.counting import counting_target
 from support.random_checks import assert_mean, must_fail
 from tempering.buffer import ORIGINS
 from tempering.errors import BudgetError, DensityError
-from tempering.importance import importance_resample, keep_usable, weigh
+from tempering.importance import corrected, evened, keep_usable, weigh
 from tempering.ledger import Ledger
 from tempering.settings import Resampling
 from tempering.targets import Gaussian, Target
@@ -102,7 +102,7 @@ def test_log_z_of_a_tempered_gaussian(tempered_gaussian):
 @pytest.mark.parametrize("scheme", ["multinomial", "systematic"])
 def test_resampling_moves_samples_to_the_level(tempered_gaussian, scheme):
     weighted, _, mean, covariance = tempered_gaussian
-    resampled, ess = importance_resample(jax.random.key(0), weighted, Resampling(quantile=1.0, scheme=scheme))
+    resampled, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=1.0, scheme=scheme))
     assert resampled.size == 20_000 and ess == pytest.approx(weighted.ess_fraction)
     assert set(np.asarray(resampled.origin)) == {ORIGINS.index("importance_resampled")}
     # A resampled set is worth the ESS of the weights, less what the draw itself adds.
@@ -115,19 +115,58 @@ def test_resampling_moves_samples_to_the_level(tempered_gaussian, scheme):
     np.testing.assert_allclose(resampled.log_density, exact, rtol=1e-4, atol=1e-3)
 
 
+def test_weights_are_kept_where_nothing_is_resampled(tempered_gaussian):
+    weighted, _, mean, covariance = tempered_gaussian
+    kept, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=1.0, is_resampled=False))
+    assert ess == pytest.approx(weighted.ess_fraction)
+    assert set(np.asarray(kept.origin)) == {ORIGINS.index("weighted")}
+    np.testing.assert_array_equal(kept.position, weighted.states.position)
+    np.testing.assert_array_equal(kept.log_weight, weighted.log_weights)
+    square = (np.asarray(kept.position, np.float64) - mean) ** 2
+    share = 20_000 * np.asarray(kept.weight, np.float64)[:, None]
+    assert_mean(share * square, np.diag(covariance) / 0.5, key="rng 5")
+    must_fail(assert_mean, square, np.diag(covariance) / 0.5)
+
+
+def test_no_quantile_cuts_to_an_effective_share(tempered_gaussian):
+    weighted, *_ = tempered_gaussian
+    enough, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=None, min_ess=0.2, is_resampled=False))
+    assert ess == pytest.approx(weighted.ess_fraction)
+    np.testing.assert_array_equal(enough.log_weight, weighted.log_weights)
+    cut, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=None, min_ess=0.95, is_resampled=False))
+    assert 0.95 <= ess < 0.951 and weighted.ess_fraction < 0.9
+    assert np.all(np.asarray(cut.log_weight) <= np.asarray(weighted.log_weights))
+
+
+def test_evened_samples_have_the_same_distribution(tempered_gaussian):
+    weighted, _, mean, covariance = tempered_gaussian
+    kept, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=1.0, is_resampled=False))
+    even = evened(jax.random.key(1), kept, "systematic")
+    assert np.all(even.log_weight == 0) and even.size == kept.size
+    worth = 1 / (1 / (ess * 20_000) + 1 / 20_000)
+    expected = np.diag(covariance) / 0.5
+    assert_mean((np.asarray(even.position, np.float64) - mean) ** 2, expected, ess=worth, key=jax.random.key(1))
+    must_fail(assert_mean, (np.asarray(kept.position, np.float64) - mean) ** 2, expected, ess=worth)
+    assert evened(jax.random.key(1), even, "systematic") is even
+
+
 def test_truncation_raises_the_effective_size(tempered_gaussian):
     weighted, *_ = tempered_gaussian
-    _, ess = importance_resample(jax.random.key(0), weighted, Resampling(quantile=0.8))
+    _, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=0.8))
     assert weighted.ess_fraction < ess <= 1.0
 
 
 def test_unusable_samples_never_come_out(odd):
     weighted, _ = odd
     for scheme in ("multinomial", "systematic"):
-        resampled, _ = importance_resample(jax.random.key(0), weighted, Resampling(scheme=scheme))
+        resampled, _ = corrected(jax.random.key(0), weighted, Resampling(scheme=scheme))
         np.testing.assert_array_equal(resampled.position, np.tile([0.0, 3.0], (8, 1)))
     kept = keep_usable(jax.random.key(0), weighted)
     assert np.all(np.isfinite(kept.log_density)) and np.all(np.isfinite(kept.log_density_grad))
+    # Kept with its weight, a sample without one is a copy of a usable one: 0 x NaN would spoil every mean.
+    in_place, _ = corrected(jax.random.key(0), weighted, Resampling(is_resampled=False))
+    np.testing.assert_array_equal(in_place.position, np.tile([0.0, 3.0], (8, 1)))
+    np.testing.assert_allclose(in_place.weight, [1.0] + [0.0] * 7)
 
 
 def test_keep_usable_keeps_the_usable_where_they_are():
@@ -144,6 +183,6 @@ def test_no_usable_sample_at_all_is_refused():
     weighted = weigh(Odd(), x, jnp.zeros(3), BETA, ledger=Ledger(), stage="importance_weights")
     assert weighted.ess_fraction == 0.0
     with pytest.raises(DensityError, match="none of the 3 samples.*1 NaN"):
-        importance_resample(jax.random.key(0), weighted, Resampling())
+        corrected(jax.random.key(0), weighted, Resampling())
     with pytest.raises(DensityError, match="none of the 3 samples"):
         keep_usable(jax.random.key(0), weighted)

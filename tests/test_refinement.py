@@ -9,8 +9,8 @@ from scipy import stats
 
 from support.counting import counting_target
 from support.random_checks import assert_mean, assert_same_distribution_ks, must_fail
-from tempering.buffer import ORIGINS, Buffer
-from tempering.kernels import HMC, MALA
+from tempering.buffer import ORIGINS, Buffer, from_states
+from tempering.kernels import HMC, MALA, ChainState
 from tempering.ledger import Ledger
 from tempering.refinement import planned_evaluations, refine
 from tempering.settings import Refinement
@@ -29,7 +29,7 @@ def buffer_at(beta, seed, size=SIZE, shift=0.0) -> Buffer:
     """Exact samples of the level, or all of them moved by `shift`, with what the target says where they now are."""
     x = TARGET.sample(jax.random.key(seed), size)
     x = TARGET.location[None] + (x - TARGET.location[None]) / np.sqrt(beta) + shift
-    return Buffer(x, *evaluate_many(TARGET, x), jnp.full(size, ORIGINS.index("importance_resampled"), jnp.int32))
+    return from_states(ChainState(x, *evaluate_many(TARGET, x)), "importance_resampled")
 
 
 def refined(hot, cold, refinement, *, betas=BETAS, target=TARGET, kernel=None, ledger=None, **kwargs):

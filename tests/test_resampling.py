@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from support.random_checks import assert_mean, must_fail
-from tempering.resampling import ess_fraction, log_z_estimate, normalised, resample, truncate
+from tempering.resampling import ess_fraction, log_z_estimate, normalised, resample, truncate, truncate_to_ess
 
 NUM = 6
 ESS = jax.jit(ess_fraction)
 TRUNCATE = jax.jit(truncate, static_argnums=1)
+TRUNCATE_TO_ESS = jax.jit(truncate_to_ess, static_argnums=1)
 # Few sizes, so that few programs are compiled; weights from "none at all" to "too large for exp".
 NUMBERS = partial(st.floats, width=32, allow_subnormal=False)  # XLA flushes subnormals to zero
 LOG_WEIGHTS = st.lists(
@@ -67,6 +68,33 @@ def test_truncation_cuts_to_the_quantile():
     # More zeros than the quantile leaves room for: the survivors are made equal.
     few = jnp.full(1000, -jnp.inf).at[jnp.array([3, 500, 900])].set(jnp.array([1.0, 5.0, 9.0]))
     np.testing.assert_array_equal(truncate(few, 0.99)[jnp.array([3, 500, 900])], [1.0, 1.0, 1.0])
+
+
+@given(LOG_WEIGHTS, st.sampled_from([0.2, 0.5, 0.9]))
+def test_truncation_to_an_effective_share_of_any_weights(log_weights, least):
+    before, cut = np.asarray(log_weights), np.asarray(TRUNCATE_TO_ESS(log_weights, least))
+    assert not np.any(np.isnan(cut)) and np.all(cut <= before)
+    np.testing.assert_array_equal(np.isneginf(cut), np.isneginf(before))
+    assert np.unique(cut[cut < before]).size <= 1, "all that are cut are cut to one height"
+    share_of_positive = np.mean(before > -np.inf)
+    # With too few positive weights they become equal, which is the most there is.
+    assert float(ESS(jnp.asarray(cut))) >= min(least, share_of_positive) - 1e-4
+    if float(ESS(log_weights)) >= least:
+        np.testing.assert_array_equal(cut, before)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_truncation_to_an_effective_share_cuts_no_more_than_it_must(shift):
+    rng = np.random.default_rng(1)
+    log_weights = jnp.asarray(np.where(rng.random(2000) < 0.1, -np.inf, 3.0 * rng.normal(size=2000)), jnp.float32)
+    log_weights = log_weights + shift
+    assert ess_fraction(log_weights) < 0.05
+    cut = truncate_to_ess(log_weights, 0.4)
+    assert 0.4 <= float(ess_fraction(cut)) < 0.402
+    # The saboteur: a cut a little higher misses the share.
+    assert ess_fraction(jnp.minimum(log_weights, jnp.max(cut) + 0.05)) < 0.4
+    np.testing.assert_array_equal(truncate_to_ess(log_weights, 1e-4), log_weights)
+    assert np.all(np.isneginf(truncate_to_ess(jnp.full(5, -jnp.inf), 0.3)))
 
 
 MEAN_P, STD_P, MEAN_Q, STD_Q, LOG_Z = 1.0, 1.0, 0.6, 1.3, 2.5

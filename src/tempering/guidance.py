@@ -49,7 +49,7 @@ def extrapolation_weights(
 
 
 class Guided(eqx.Module):
-    """sum_k w_k D(x; sigma, T_k), coldest first: temperature guidance by finite difference.
+    """sum_k w_k D(x; sigma, T_k), coldest first, with weights that sum to 1: temperature guidance by finite difference.
 
     For two models (1 + w) D(T1) - w D(T2), the paper's equation. Biased for every target but trivial ones (linear in T
     from 3 and 2 to 1.5, a unit Gaussian comes out with standard deviation 2^(3/4) 3^(-1/4) = 1.278 where

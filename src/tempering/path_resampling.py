@@ -27,7 +27,8 @@ w (1 + w) |s_1 - s_2|^2 sigma |d sigma|. With s_k = (D_k - x) / sigma^2 and ln s
 
 A step from sigma to sigma' goes down by Heun's method to some sigma_down below sigma' and up again by noise of
 variance sigma'^2 - sigma_down^2, which is exact; r is integrated by the trapezoid on both legs, with its sign. (The
-ancestral step is of first order: with 100 steps it loses some per cent of the variance, which no weight gives back.)
+ancestral step is of first order. From sigma = 40 to 0.03 in 100 steps it leaves a Gaussian of standard deviation 2 with
+7 % too little variance, which no weight gives back; these steps err by 0.3 %, and by 0.9 % with 60.)
 
 Assumes that the models' scores solve the heat equation. Trained ones do so nearly: the particles then are nearly those
 of the product, and the weights of a final correction by `Product.log_density` do not see the rest. Importance weights

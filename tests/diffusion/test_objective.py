@@ -57,6 +57,44 @@ def test_a_forgotten_beta_is_biased(tempered):
         must_fail(check_unbiased, oracle, gradients, sigma, jnp.array([0.3, 2.0]))
 
 
+@eqx.filter_jit
+def left_variance(oracle, tempered_grads, noisy, sigma, blend):
+    """E Var[target | x_noisy] over noised points: what no denoiser can learn, for each coordinate."""
+
+    def one(noisy):
+        weights = jnp.exp(oracle.log_posterior(noisy, sigma))
+        target = partial(regression_target, x_noisy=noisy, sigma=sigma, blend_variance=blend)
+        targets = jax.vmap(lambda x, grad: target(x, tempered_grad=grad))(oracle.nodes, tempered_grads)
+        mean = jnp.matmul(weights, targets, precision="highest")
+        return jnp.matmul(weights, (targets - mean[None]) ** 2, precision="highest")
+
+    return jnp.mean(jax.lax.map(one, noisy), axis=0)
+
+
+def test_the_blend_of_the_inner_scale_is_never_noisier_than_the_sample(tempered):
+    """By quadrature on the mixture, at every noise level; a blend that is too strong is."""
+    oracle, gradients = tempered
+    tempered_grads, mass = gradients / TEMPERATURE, jax.nn.softmax(oracle.log_mass)
+    inner = 1 / jnp.matmul(mass, tempered_grads**2, precision="highest")  # what `inner_scale` reads off a buffer
+    key_node, key_noise = jax.random.split(jax.random.key(0))
+    clean = oracle.nodes[jax.random.choice(key_node, mass.shape[0], (60,), p=mass)]
+    noise = jax.random.normal(key_noise, clean.shape)
+
+    def ratios(blend):
+        pairs = [
+            [left_variance(oracle, tempered_grads, clean + s * noise, jnp.asarray(s), b) for b in (blend, jnp.zeros(2))]
+            for s in (0.3, 0.8, 2.0, 5.0, 20.0)
+        ]
+        return np.array([ours / plain for ours, plain in pairs])
+
+    def check(blend):
+        assert np.max(ratios(blend)) < 1.02, ratios(blend)
+
+    check(inner)
+    assert np.min(ratios(inner)) < 0.3  # and where noise is small, far less noisy
+    must_fail(check, 10.0 * inner)
+
+
 def test_no_blend_is_the_sample_itself():
     x, noisy = jnp.array([1.1, -0.3]), jnp.array([5.0, 2.0])
     observed = regression_target(x, noisy, jnp.array([7.0, 1e6]), jnp.asarray(0.3), jnp.zeros(2))
@@ -91,12 +129,11 @@ def test_the_loss_is_the_error_in_units_of_the_output_scale():
     class Cancels(eqx.Module):
         """F = -c_skip (x - location) / c_out, so that D = location; c_skip / c_out c_in is sigma_data / sigma."""
 
-        def __call__(self, scaled, c_noise):
-            del c_noise
+        def __call__(self, scaled, c_noise, c_temperature):
+            del c_noise, c_temperature
             return -scaled * sigma_data / sigma
 
-    loss = denoising_loss(
-        Denoiser(Cancels(), location, sigma_data), jax.random.key(0), x, jnp.zeros(2), levels, jnp.zeros(2)
-    )
+    denoiser = Denoiser(Cancels(), location, sigma_data, jnp.zeros(()))
+    loss = denoising_loss(denoiser, jax.random.key(0), x, jnp.zeros(2), levels, jnp.zeros(2))
     scale = sigma * np.asarray(sigma_data) / np.sqrt(sigma**2 + np.asarray(sigma_data) ** 2)
     np.testing.assert_allclose(loss, np.mean((np.asarray(location - x) / scale) ** 2), rtol=1e-4)

@@ -16,6 +16,7 @@ from tempering.settings import Network
 
 LOCATION, SIGMA_DATA = jnp.array([2.0, -5.0, 0.3]), jnp.array([0.5, 3.0, 20.0])
 POINT = jnp.array([2.4, -1.0, -14.0])
+C_TEMPERATURE = jnp.asarray(0.7)
 
 
 class IgnoresNoise(eqx.Module):
@@ -23,14 +24,14 @@ class IgnoresNoise(eqx.Module):
 
     inner: MLP
 
-    def __call__(self, x, c_noise):
-        return self.inner(x, jnp.zeros_like(c_noise))
+    def __call__(self, x, c_noise, c_temperature):
+        return self.inner(x, jnp.zeros_like(c_noise), c_temperature)
 
 
 @eqx.filter_jit
 def denoised(network, location, sigma_data, x, sigma):
     """Compiled, because a network run operation by operation takes seconds."""
-    return Denoiser(network, location, sigma_data)(x, sigma)
+    return Denoiser(network, location, sigma_data, C_TEMPERATURE)(x, sigma)
 
 
 def awake(network: eqx.Module) -> eqx.Module:
@@ -98,6 +99,7 @@ def test_networks_see_point_and_noise(kind):
     network = awake(network_of(kind))
     assert isinstance(network, MLP if kind == "mlp" else ResidualMLP)
     x, c_noise = jnp.array([0.1, -0.4, 1.0]), jnp.asarray(-0.3)
-    by_point, by_noise = eqx.filter_jit(lambda network: jax.jacobian(network.__call__, (0, 1))(x, c_noise))(network)
+    jacobians = eqx.filter_jit(lambda network: jax.jacobian(network.__call__, (0, 1))(x, c_noise, C_TEMPERATURE))
+    by_point, by_noise = jacobians(network)
     assert by_point.shape == (3, 3) and np.all(np.abs(by_point) > 1e-6)
     assert by_noise.shape == (3,) and np.all(np.abs(by_noise) > 1e-6)

@@ -192,5 +192,12 @@ def test_an_adaptive_solve_that_fails_is_nan(diagonal):
 
 def test_the_settings_name_the_method():
     sampling = Sampling(solver="adaptive", divergence="hutchinson", num_probes=3, rtol=1e-2, atol=1e-3)
-    assert method_of(sampling, with_density=True) == Method("adaptive", "hutchinson", 3, 1e-2, 1e-3)
-    assert method_of(sampling, with_density=False) == Method("adaptive", "none", 3, 1e-2, 1e-3)
+    assert method_of(sampling, with_density=True, dim=2) == Method("adaptive", "hutchinson", 3, 1e-2, 1e-3)
+    assert method_of(sampling, with_density=False, dim=2) == Method("adaptive", "none", 3, 1e-2, 1e-3)
+
+
+def test_automatic_divergence_is_exact_in_few_dimensions():
+    sampling = Sampling(divergence="automatic")
+    found = [method_of(sampling, with_density=True, dim=dim).divergence for dim in (1, 16, 17, 1000)]
+    assert found == ["exact", "exact", "hutchinson", "hutchinson"]
+    assert method_of(sampling, with_density=False, dim=2).divergence == "none"

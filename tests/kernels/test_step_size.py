@@ -67,5 +67,13 @@ def test_rescale_follows_the_square_root_of_temperature():
 
 
 def test_kernels_by_name():
-    assert isinstance(make_kernel("mala", 5), MALA)
-    assert make_kernel("hmc", 5).evaluations_per_step == 5
+    assert isinstance(make_kernel("mala", 5, 100), MALA)
+    assert make_kernel("hmc", 5, 1).evaluations_per_step == 5
+
+
+def test_the_automatic_kernel_takes_more_leapfrog_steps_in_more_dimensions():
+    """2 d^(1/4) - 1, rounded: MALA, which is one such step, up to two dimensions."""
+    assert all(isinstance(make_kernel("automatic", 9, dim), MALA) for dim in (1, 2))
+    kernels = [make_kernel("automatic", 9, dim) for dim in (16, 32, 256)]
+    assert all(isinstance(kernel, HMC) for kernel in kernels)
+    assert [kernel.evaluations_per_step for kernel in kernels] == [3, 4, 7]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["GaussianDenoiser", "QuadratureDenoiser", "quadrature_denoiser"]
+__all__ = ["GaussianDenoiser", "OracleNetwork", "QuadratureDenoiser", "quadrature_denoiser"]
 
 
 class GaussianDenoiser(eqx.Module):
@@ -54,6 +54,28 @@ class GaussianDenoiser(eqx.Module):
     def _with_eigenvalues(self, values: np.ndarray) -> np.ndarray:
         axes = np.asarray(self.axes, np.float64)
         return (axes * values) @ axes.T
+
+
+class OracleNetwork(eqx.Module):
+    """The network that makes a `Denoiser` of given scales into an oracle: preconditioning is undone.
+
+    A Gaussian oracle takes the temperature that the network is told; any other oracle stays as it is.
+    """
+
+    oracle: eqx.Module
+    location: jax.Array
+    sigma_data: jax.Array
+
+    def __call__(self, x, c_noise, c_temperature):
+        """The raw output for one preconditioned point."""
+        sigma = jnp.exp(4.0 * c_noise)
+        total = sigma**2 + self.sigma_data**2
+        centred = x * jnp.sqrt(total)
+        oracle = self.oracle
+        if isinstance(oracle, GaussianDenoiser):
+            oracle = eqx.tree_at(lambda tree: tree.temperature, oracle, jnp.exp(2.0 * c_temperature))
+        left = oracle(self.location + centred, sigma) - self.location - self.sigma_data**2 / total * centred
+        return left * jnp.sqrt(total) / (sigma * self.sigma_data)
 
 
 class QuadratureDenoiser(eqx.Module):

@@ -223,7 +223,9 @@ def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     is_held_out = jnp.broadcast_to(place % period == 0, data.levels.weight.shape)
 
     def picks(kept: Array, share: Array) -> _Picks:
-        weight = jnp.cumsum(jnp.where(kept, data.levels.weight, 0.0), axis=-1)
+        own = jnp.where(kept, data.levels.weight, 0.0)
+        # A parallel sum rounds every prefix on its own: a place without weight must not own an ulp.
+        weight = jax.lax.cummax(jnp.where(own > 0, jnp.cumsum(own, axis=-1), 0.0), axis=own.ndim - 1)
         return _Picks(jnp.cumsum(jnp.where(weight[..., -1] > 0, share, 0.0), axis=-1), weight)
 
     largest = jnp.max(data.share, axis=-1, keepdims=True)
