@@ -42,6 +42,8 @@ ROOMS = (
     "pareto",
     "polish",
     "importance",
+    "proposals",
+    "path_resampling",
     "refinement",
     "sampler",
     "exploration",
@@ -60,7 +62,7 @@ ROOMS = (
 )
 
 # Slow to import, or not installed everywhere.
-LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "diffrax", "numpyro")
+LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "diffrax", "numpyro", "blackjax")
 
 IMPORT_LIMIT_SECONDS = 2.0
 

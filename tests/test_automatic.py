@@ -1,26 +1,27 @@
-"""Settings chosen for a density nobody has tuned for: within the budget, whatever dimension and ladder, or refused."""
+"""Settings for a density nobody has tuned for: within the budget, whatever dimension and ladder, or refused."""
+
+import dataclasses
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from support.random_checks import must_fail
 from support.unchecked import unchecked
-from tempering.automatic import automatic_settings, default_budget, pilot_settings
+from tempering.automatic import default_budget, default_settings, pilot_settings, sized
 from tempering.errors import BudgetError
-from tempering.experiments.methods import METHODS
-from tempering.kernels import MALA
+from tempering.experiments.methods import METHODS, check_sizes
+from tempering.kernels import HMC, MALA
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.pilot import planned_evaluations as pilot_evaluations
-from tempering.settings import Ladder
+from tempering.preparation import kernel_of
+from tempering.settings import Ladder, MethodSettings, Pilot, PTSDSettings
 
 DIMS = st.integers(1, 128)
 METHOD_NAMES = st.sampled_from(sorted(METHODS))
-LADDERS = st.builds(
-    lambda hottest, num_levels: temperatures_of(Ladder(hottest=hottest, num_levels=num_levels), dim=1),
-    st.floats(1.1, 1e4),
-    st.none() | st.integers(2, 40),
-)
+NUM_LEVELS = st.integers(2, 40)
 BUDGETS = st.integers(1, 3_000_000)
+KERNELS = st.sampled_from([MALA(), HMC(num_leapfrog=4), HMC(num_leapfrog=8)])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,62 +30,118 @@ def as_users_run_it():
         yield
 
 
-@given(method=METHOD_NAMES, dim=DIMS, temperatures=LADDERS, budget=BUDGETS)
-@example(method="ptsd", dim=128, temperatures=(4.0, 2.0, 1.0), budget=20_000)
-@example(method="ptsd", dim=2, temperatures=(4.0, 1.0), budget=1_000)
-@example(method="pt_dm", dim=2, temperatures=(4.0, 1.0), budget=2_200)
-def test_the_plan_is_within_the_budget_or_the_budget_is_refused(method, dim, temperatures, budget):
-    try:
-        settings = automatic_settings(method, dim=dim, temperatures=temperatures, budget=budget, scale=2.5)
-    except BudgetError as refusal:
-        assert f"{budget:,} evaluations" in str(refusal) and "raise the budget" in str(refusal)
-        return
+def base_of(method: str, dim: int, **ladder) -> MethodSettings:
+    settings = default_settings(method, dim)
+    ladder = dataclasses.replace(settings.ladder, **{"hottest": 50.0, **ladder})
+    return dataclasses.replace(settings, ladder=ladder, initial=dataclasses.replace(settings.initial, scale=2.5))
+
+
+def sized_for(method: str, dim: int, num_levels: int, budget: int) -> MethodSettings:
+    base = base_of(method, dim, num_levels=num_levels)
+    return sized(base, dim, num_levels, budget, kernel_of(base, dim))
+
+
+def check_plan(settings: MethodSettings, dim: int, budget: int) -> int:
+    """The evaluations it will spend, which the budget must cover."""
+    method = "ptsd" if isinstance(settings, PTSDSettings) else "pt_dm"
     planned = sum(METHODS[method].plan(settings, dim).values())
     assert planned <= budget, f"planned {planned:,} of {budget:,}"
+    return planned
+
+
+@given(method=METHOD_NAMES, dim=DIMS, num_levels=NUM_LEVELS, budget=BUDGETS)
+@example(method="ptsd", dim=128, num_levels=3, budget=20_000)
+@example(method="ptsd", dim=2, num_levels=2, budget=1_000)
+@example(method="ptsd", dim=2, num_levels=5, budget=17_000)
+@example(method="pt_dm", dim=2, num_levels=2, budget=2_200)
+def test_the_plan_is_within_the_budget_or_the_budget_is_refused(method, dim, num_levels, budget):
+    try:
+        settings = sized_for(method, dim, num_levels, budget)
+    except BudgetError as refusal:
+        words = (f"{budget:,} evaluations", f"{num_levels} levels", "raise the budget", "`ladder=`")
+        assert all(word in str(refusal) for word in words), refusal
+        return
+    planned = check_plan(settings, dim, budget)
+    if method == "ptsd" and num_levels > 2:
+        assert planned == budget, "the last level has all that is left"
+        must_fail(check_plan, dataclasses.replace(settings, num_final_draws=settings.num_final_draws + 1), dim, budget)
+        assert min(settings.buffer_size, settings.level_size, settings.last_buffer_size) >= 500
     assert planned >= 0.25 * budget or settings.buffer_size >= 1500, "most of the budget lies idle"
-    assert settings.ladder.temperatures == temperatures and settings.initial.scale == 2.5
+    assert settings.ladder.num_levels == num_levels and settings.initial.scale == 2.5
 
 
-@given(method=METHOD_NAMES, dim=DIMS, temperatures=LADDERS, budget=BUDGETS)
-def test_a_larger_budget_is_never_refused_where_a_smaller_one_was_not(method, dim, temperatures, budget):
-    def is_allowed(budget):
-        try:
-            automatic_settings(method, dim=dim, temperatures=temperatures, budget=budget, scale=1.0)
-        except BudgetError:
-            return False
-        return True
+def is_allowed(method: str, dim: int, num_levels: int, budget: int) -> bool:
+    try:
+        sized_for(method, dim, num_levels, budget)
+    except BudgetError:
+        return False
+    return True
 
-    assert is_allowed(2 * budget) or not is_allowed(budget)
+
+@given(method=METHOD_NAMES, dim=DIMS, num_levels=NUM_LEVELS, budget=BUDGETS)
+def test_a_larger_budget_is_never_refused_where_a_smaller_one_was_not(method, dim, num_levels, budget):
+    assert is_allowed(method, dim, num_levels, 2 * budget) or not is_allowed(method, dim, num_levels, budget)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(dim=DIMS, hottest=st.floats(1.5, 300.0))
+@given(dim=DIMS, hottest=st.floats(1.5, 4.0**7))
 def test_the_default_budget_is_enough_after_the_pilot(method, dim, hottest):
-    budget = default_budget(dim)
-    left = budget - pilot_evaluations(pilot_settings(dim, budget), MALA())
-    temperatures = temperatures_of(Ladder(hottest=hottest), dim=dim)
-    settings = automatic_settings(method, dim=dim, temperatures=temperatures, budget=left, scale=1.0)
-    assert sum(METHODS[method].plan(settings, dim).values()) <= left
+    budget, base = default_budget(dim), base_of(method, dim, hottest=hottest)
+    kernel = kernel_of(base, dim)
+    left = budget - pilot_evaluations(pilot_settings(base.pilot, budget, kernel), kernel)
+    num_levels = len(temperatures_of(base.ladder, dim=dim))
+    check_plan(sized(base, dim, num_levels, left, kernel), dim, left)
 
 
-@given(dim=DIMS, budget=BUDGETS)
-def test_a_pilot_spends_a_fifth_at_the_most_or_the_budget_is_refused(dim, budget):
+@given(kernel=KERNELS, budget=BUDGETS)
+def test_a_pilot_spends_a_fifth_at_the_most_or_the_budget_is_refused(kernel, budget):
+    base = default_settings("ptsd", 2).pilot
     try:
-        pilot = pilot_settings(dim, budget)
+        pilot = pilot_settings(base, budget, kernel)
     except BudgetError as refusal:
         assert f"a budget of {budget:,} evaluations is too small" in str(refusal) and "`ladder=`" in str(refusal)
         return
-    assert pilot_evaluations(pilot, MALA()) <= 0.2 * budget
+    # Every chain pays one evaluation to start.
+    assert pilot_evaluations(pilot, kernel) <= 0.2 * budget + pilot.num_chains
+    assert (pilot.growth, pilot.max_rounds, pilot.max_rhat) == (base.growth, base.max_rounds, base.max_rhat)
 
 
-@pytest.mark.parametrize("dim", range(1, 129))
-def test_the_least_budget_that_a_refusal_names_is_enough(dim):
+@given(kernel=KERNELS, budget=BUDGETS)
+def test_a_pilot_that_a_budget_allows_a_larger_one_allows(kernel, budget):
+    try:
+        pilot_settings(Pilot(), budget, kernel)
+    except BudgetError:
+        return
+    pilot_settings(Pilot(), budget + 1, kernel)
+    pilot_settings(Pilot(), 2 * budget, kernel)
+
+
+@pytest.mark.parametrize("kernel", [MALA(), HMC(num_leapfrog=3), HMC(num_leapfrog=4), HMC(num_leapfrog=6)])
+def test_the_least_budget_that_a_refusal_names_is_enough(kernel):
     with pytest.raises(BudgetError, match="give at least") as refusal:
-        pilot_settings(dim, 10)
-    least = int(str(refusal.value).split("give at least ")[1].split(" ")[0].replace(",", ""))
-    assert pilot_settings(dim, least).num_chains >= 4
+        pilot_settings(Pilot(), 10, kernel)
+    least = int(str(refusal.value).split("give at least ")[1].split(", or")[0].replace(",", ""))
+    assert pilot_settings(Pilot(), least, kernel).num_chains >= 4
     with pytest.raises(BudgetError):
-        pilot_settings(dim, least - 1)
+        pilot_settings(Pilot(), least - 1, kernel)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_budget_is_checked_by_what_it_must_cover(method):
+    settings = default_settings(method, 2)
+    with pytest.raises(BudgetError, match="too small to find the hottest temperature"):
+        check_sizes(settings, 2, 5_000)
+    # With a ladder no pilot has to be paid for.
+    given = dataclasses.replace(settings, ladder=Ladder(temperatures=(4.0, 2.0, 1.0)))
+    with pytest.raises(BudgetError, match="raise the budget or give a shorter `ladder=`"):
+        check_sizes(given, 2, 1_000)
+    check_sizes(given, 2, 10_000)
+    check_sizes(settings, 2, None)
+
+
+def test_a_ladder_of_ones_own_is_kept():
+    base = dataclasses.replace(default_settings("ptsd", 2), ladder=Ladder(temperatures=(9.0, 3.0, 2.0, 1.0)))
+    assert sized(base, 2, 4, 50_000, MALA()).ladder == base.ladder
 
 
 def test_more_dimensions_get_more():

@@ -33,7 +33,7 @@ class InMemory:
 
 def buffer_of(num: int) -> Buffer:
     x = jnp.arange(2.0 * num).reshape(num, 2)
-    return Buffer(x, x[:, 0], -x, jnp.full(num, 3, jnp.int32))
+    return Buffer(x, x[:, 0], -x, jnp.full(num, 3, jnp.int32), 0.5 * x[:, 0])
 
 
 def progress_with(store) -> Progress:
@@ -109,8 +109,11 @@ def test_records_survive_json():
 
 
 def test_the_level_table():
-    told = LevelRecord(1, 2.0, ess_fraction=0.5, training_steps=300, evaluations={"a": 1200, "b": 34})
+    told = LevelRecord(1, 2.0, "log_T", 0.45, 0.5, pareto_k=0.625, training_steps=300)
+    told.evaluations = {"a": 1200, "b": 34}
     header, first, second = level_table([LevelRecord(0, 4.0), told])
-    assert header[:3] == ["level", "T", "ESS"] and len(header) == len(first) == len(second)
-    assert first[:3] == ["0", "4", "-"] and first[-1] == "0"
-    assert second[:3] == ["1", "2", "0.500"] and "300" in second and second[-1] == "1,234"
+    assert len(header) == len(first) == len(second)
+    assert header[:5] == ["level", "T", "proposal", "predicted", "ESS"]
+    assert first[:5] == ["0", "4", "-", "-", "-"] and first[-1] == "0"
+    assert second[:5] == ["1", "2", "log_T", "0.450", "0.500"] and "300" in second and second[-1] == "1,234"
+    assert dict(zip(header, second, strict=True))["Pareto k"] == "0.62"

@@ -25,6 +25,7 @@ from support.tiny import (
 from support.unchecked import unchecked
 from tempering import load
 from tempering.cli import main
+from tempering.experiments.config import config_from_dict
 from tempering.experiments.methods import METHODS, planned
 from tempering.experiments.presets import PRESETS
 from tempering.experiments.run import target_of
@@ -109,14 +110,21 @@ def test_list_shows_every_preset_with_its_cost():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
-    arguments = ("--seed", 9, "--set", "buffer_size=40", "--set=metrics.num_samples=77")
-    code, out, _ = command("run", name, "--dry-run", "--out", tmp_path / "run", *arguments)
+    is_sized = PRESETS[name].settings.is_sized_by_budget
+    size, cost = ("training.batch_size", 12_345) if is_sized else ("buffer_size", None)
+    arguments = ("--seed", 9, *(("--budget", cost) if cost else ()), "--set", f"{size}=40")
+    code, out, _ = command("run", name, "--dry-run", "--out", tmp_path / "run", *arguments, "--set=initial.scale=2")
     assert code == 0 and not (tmp_path / "run").exists()
     content = json.loads(out)
     config = content["config"]
-    assert (config["seed"], config["settings"]["buffer_size"], config["metrics"]["num_samples"]) == (9, 40, 77)
+    settings = config["settings"]
+    assert (config["seed"], settings["initial"]["scale"], config["budget"]) == (9, 2.0, cost)
+    assert (settings["training"]["batch_size"] if is_sized else settings["buffer_size"]) == 40
+    assert config_from_dict(config).name == name
     assert content["planned_total"] == sum(content["planned"].values()) > 0
-    if config["method"] == "ptsd":
+    if is_sized:
+        assert content["planned"] == {"at most": 12_345}
+    elif config["method"] == "ptsd":
         levels = config["settings"]["ladder"]["num_levels"]
         assert content["planned"]["importance_weights"] == 40 * (levels - 2)
 
@@ -209,11 +217,16 @@ def test_a_bad_preset_or_setting_is_refused(tmp_path):
     assert "seed = -1 is not allowed" in refused("run", PTSD, *out, "--seed", "-1")
     assert "seed = 4294967296 is not allowed" in refused("run", PTSD, *out, "--seed", 2**32)
     assert "budget = 0 is not allowed" in refused("run", PTSD, *out, "--budget", 0)
-    assert "needs a pilot run" in refused("run", PTSD, *out, "--set", "ladder.hottest=none")
+    assert "needs a pilot run" in refused("run", "mog40-paper", *out, "--set", "ladder.hottest=none")
     assert "unknown target" in refused("run", PTSD, *out, "--set", "target.name=mog41")
     assert "--out is missing" in refused("run", PTSD)
     line = refused("run", PTSD, *out, "--budget", 5, "--set", *PTSD_CHANGES)
     assert "more than the budget of 5" in line and "--set" in line
+    # Where the budget sets the sizes, one that is too small is refused, and so is a size.
+    line = refused("run", PTSD, *out, "--budget", 900)
+    assert "a budget of 900 evaluations is too small" in line and "give at least" in line
+    assert "leaves" in refused("run", PTSD, *out, "--budget", 900, "--set", "ladder.hottest=9")
+    assert "the budget sets the sizes here" in refused("run", PTSD, *out, "--set", "buffer_size=40")
     assert not (tmp_path / "run").exists()
 
 

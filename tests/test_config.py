@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from support.tiny import PT_DM_CHANGES, PTSD_CHANGES
 from support.unchecked import unchecked
-from tempering.errors import SettingsError, TemperingError
+from tempering.automatic import default_budget
+from tempering.errors import BudgetError, SettingsError
 from tempering.experiments.config import (
     MetricsConfig,
     RunConfig,
@@ -23,7 +24,8 @@ from tempering.experiments.presets import PRESETS, preset
 from tempering.experiments.run import target_of
 from tempering.settings import PTDMSettings, PTSDSettings
 
-PTSD = next(config for config in PRESETS.values() if config.method == "ptsd")
+SIZED = next(config for config in PRESETS.values() if config.settings.is_sized_by_budget)
+PTSD = with_changes(SIZED, ["is_sized_by_budget=false"])
 PT_DM = next(config for config in PRESETS.values() if config.method == "pt_dm")
 by_preset = pytest.mark.parametrize("name", PRESETS)
 
@@ -59,9 +61,17 @@ def test_a_preset_can_be_planned(name):
     target = target_of(config)
     plan = planned(config, target.dim)
     assert all(isinstance(num, int) and num >= 0 for num in plan.values()) and sum(plan.values()) > 0
+    if config.settings.is_sized_by_budget:
+        assert plan == {"at most": config.budget}
+        check_budget(config, target.dim)
+        with pytest.raises(BudgetError, match=r"budget of 900 evaluations.*`ladder=`"):
+            check_budget(dataclasses.replace(config, budget=900), target.dim)
+        without = dataclasses.replace(config, budget=None)
+        assert planned(without, target.dim) == {"at most": default_budget(target.dim)}
+        return
     # Its own cost as a budget passes, one less does not.
     check_budget(dataclasses.replace(config, budget=sum(plan.values())), target.dim)
-    with pytest.raises(TemperingError, match=rf"{name}.*needs {sum(plan.values()):,} evaluations.*raise the budget"):
+    with pytest.raises(BudgetError, match=rf"{name}.*needs {sum(plan.values()):,} evaluations.*raise the budget"):
         check_budget(dataclasses.replace(config, budget=sum(plan.values()) - 1), target.dim)
 
 
@@ -141,7 +151,10 @@ def test_changes_are_checked_together():
         ("training.learning_rate=NaN", r"learning_rate = nan is not allowed"),
         ("training.learning_rate=-Infinity", r"learning_rate = -inf is not allowed"),
         ("training.use_gradients=1", r"use_gradients = 1 is not allowed: it must be of type bool"),
-        ("exploration.kernel=nuts", r"exploration.kernel = 'nuts' is not allowed: it must be one of 'mala', 'hmc'"),
+        (
+            "exploration.kernel=nuts",
+            r"kernel = 'nuts' is not allowed: it must be one of 'automatic', 'mala', 'hmc'",
+        ),
         ("exploration.kernel=[1]", r"exploration.kernel = \[1\] is not allowed"),
         ("ladder.temperatures=5", r"ladder.temperatures = 5 is not allowed: it must be a list"),
         ("ladder.temperatures=[4, 2]", r"ends at T = 1"),
@@ -164,6 +177,19 @@ def test_changes_are_checked_together():
 def test_a_bad_change_is_refused_by_its_name(change, message):
     with pytest.raises(SettingsError, match=message):
         with_changes(PTSD, [change])
+
+
+@pytest.mark.parametrize(
+    "size", ["buffer_size=99", "last_buffer_size=500", "num_final_draws=0", "initial.thin=1", "pilot.num_chains=9"]
+)
+def test_a_size_is_not_ignored_where_the_budget_sets_the_sizes(size):
+    with pytest.raises(SettingsError, match=rf"settings\.{size.split('=')[0]} = .*budget sets the sizes.*=false"):
+        with_changes(SIZED, [size])
+    by_hand = with_changes(SIZED, [size, "is_sized_by_budget=false"])
+    assert by_hand == with_changes(PTSD, [size]) and by_hand != PTSD
+    # What the budget leaves alone can be changed, and a size can be said again.
+    same = f"buffer_size={SIZED.settings.buffer_size}"
+    assert with_changes(SIZED, ["initial.scale=3", "ladder.num_levels=5", same]).settings.initial.scale == 3.0
 
 
 @pytest.mark.parametrize(

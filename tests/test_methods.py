@@ -13,10 +13,14 @@ import jax
 import numpy as np
 import pytest
 
-import tempering.ptsd
-from support.counting import CountingTarget, counting_target
+import tempering.learning
+import tempering.proposals
+from support.counting import CountingTarget
 from support.random_checks import assert_mean, must_fail
 from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
+from support.unchecked import unchecked
+from support.witness import COUNTER, TARGET, WitnessedLedger, facts_and_arrays
+from tempering import ptsd
 from tempering.errors import BudgetError
 from tempering.experiments.config import MetricsConfig
 from tempering.experiments.evaluation import judge
@@ -27,6 +31,7 @@ from tempering.preparation import kernel_of
 from tempering.sampler import Sampler
 from tempering.settings import (
     Exploration,
+    Guidance,
     Initial,
     Ladder,
     Network,
@@ -37,11 +42,15 @@ from tempering.settings import (
     Sampling,
     Training,
 )
-from tempering.storage import arrays_of
-from tempering.targets import ExactTarget, Gaussian, anisotropic_gaussian
+from tempering.targets import ExactTarget, Gaussian
 
-TARGET, COUNTER = counting_target(anisotropic_gaussian())
 HMC = Exploration(kernel="hmc", num_leapfrog=3, swap_scheme="sweep", swap_interval=2)
+NETWORK = Network(width=8, depth=2, num_frequencies=3, coordinate_width=4, is_shared=True)
+ONE_NETWORK = {
+    "network": NETWORK,
+    "guidance": Guidance("automatic", "log_T", is_anticipating=True),
+    "resampling": Resampling(quantile=None, is_resampled=False),
+}
 PILOT = {"ladder": Ladder(num_levels=4), "pilot": Pilot(num_chains=8, num_steps=16, max_rounds=3)}
 CASES = {
     "PTSD": ("ptsd", tiny_ptsd()),
@@ -51,7 +60,15 @@ CASES = {
         "ptsd",
         tiny_ptsd(refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3)),
     ),
-    "PTSD, last level as generated": ("ptsd", tiny_ptsd(resampling=Resampling(is_last_resampled=False))),
+    "PTSD, last level as generated": ("ptsd", tiny_ptsd(resampling=Resampling(levels="but_last"))),
+    "PTSD, all levels as generated": ("ptsd", tiny_ptsd(resampling=Resampling(levels="none"))),
+    "PTSD with one network": ("ptsd", tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0))),
+    "PTSD with one network, refined": ("ptsd", tiny_ptsd(**ONE_NETWORK)),
+    "PTSD by a Taylor step": ("ptsd", tiny_ptsd(network=NETWORK, guidance=Guidance("autodiff"))),
+    "PTSD, levels of unlike size": (
+        "ptsd",
+        tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0), level_size=48, last_buffer_size=80),
+    ),
     "PTSD without final draws": ("ptsd", tiny_ptsd(num_final_draws=0)),
     "PTSD, steps that do not divide by thin": (
         "ptsd",
@@ -69,34 +86,6 @@ by_case = pytest.mark.parametrize("case", CASES)
 def compiled_quickly():
     with quick_compilation():
         yield
-
-
-class WitnessedLedger(Ledger):
-    """A ledger that notes what the host really received between one entry and the next, by the stage that asked.
-
-    Args:
-        forgets: a stage that is not entered: the saboteur.
-    """
-
-    def __init__(self, budget=None, forgets=None):
-        super().__init__(budget)
-        COUNTER.reset()
-        self.forgets, self.stage, self.seen = forgets, None, 0
-        self.received: Counter[str] = Counter()
-
-    def spend(self, stage, num_points, *, with_gradient=True):
-        """Enter, after what was asked for before has arrived."""
-        self.settle()
-        self.stage = stage
-        if stage != self.forgets:
-            super().spend(stage, num_points, with_gradient=with_gradient)
-
-    def settle(self) -> None:
-        """Give the points received since the last entry to the stage that made it."""
-        jax.block_until_ready(jax.live_arrays())
-        if COUNTER.total > self.seen:
-            self.received[self.stage] += COUNTER.total - self.seen
-        self.seen = COUNTER.total
 
 
 def fit(case: str, *, seed: int = 0, ledger: Ledger | None = None, **options) -> Sampler:
@@ -148,7 +137,7 @@ def test_a_pilot_is_counted_too_and_within_its_plan(case):
     sampler = METHODS[method].fit(TARGET, jax.random.key(0), settings, ledger=ledger)
     ledger.settle()
     assert dict(ledger.points) == dict(ledger.received)
-    assert 0 < ledger.points["pilot"] <= pilot_evaluations(settings.pilot, kernel_of(settings))
+    assert 0 < ledger.points["pilot"] <= pilot_evaluations(settings.pilot, kernel_of(settings, TARGET.dim))
     # Once the ladder is known the rest is exactly as planned.
     known = dataclasses.replace(settings, ladder=Ladder(temperatures=tuple(r.temperature for r in sampler.levels)))
     rest = {stage: n for stage, n in METHODS[method].plan(known, TARGET.dim).items() if n}
@@ -175,15 +164,11 @@ def test_a_budget_of_exactly_the_plan_is_enough(case):
 def test_a_budget_that_the_pilot_uses_up_is_not_exceeded():
     _, settings = CASES["PTSD"]
     settings = dataclasses.replace(settings, **PILOT)
-    ledger = WitnessedLedger(budget=pilot_evaluations(settings.pilot, kernel_of(settings)) + 1)
+    ledger = WitnessedLedger(budget=pilot_evaluations(settings.pilot, kernel_of(settings, TARGET.dim)) + 1)
     with pytest.raises(BudgetError):
         METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings, ledger=ledger)
     ledger.settle()
     assert ledger.received == {"pilot": ledger.points["pilot"]} and COUNTER.total <= ledger.budget
-
-
-def facts_and_arrays(sampler: Sampler):
-    return sampler.facts(), {name: array.tobytes() for name, array in arrays_of(sampler.model).items()}
 
 
 @pytest.mark.parametrize("case", ["PTSD", "PTSD, a subset refined and thinned", "PT+DM"])
@@ -300,23 +285,55 @@ def test_more_levels_compile_nothing_more(traces):
 class GuidedByAConstant(eqx.Module):
     """Guidance whose weight is part of the program, not an argument of it."""
 
-    cold: eqx.Module
-    hot: eqx.Module
-    weight: float = eqx.field(static=True)
+    models: tuple
+    weights: tuple[float, ...] = eqx.field(static=True)
 
-    def __init__(self, cold, hot, weight):
-        self.cold, self.hot, self.weight = cold, hot, float(weight)
+    def __init__(self, models, weights):
+        self.models, self.weights = models, tuple(float(weight) for weight in weights)
 
     def __call__(self, x_noisy, sigma):
         """The extrapolated denoiser."""
-        cold, hot = self.cold(x_noisy, sigma), self.hot(x_noisy, sigma)
-        return cold + self.weight * (cold - hot)
+        return sum(weight * model(x_noisy, sigma) for weight, model in zip(self.weights, self.models, strict=True))
 
 
 def test_a_constant_that_differs_by_level_would_be_noticed(traces, monkeypatch):
-    monkeypatch.setattr(tempering.ptsd, "Guided", GuidedByAConstant)
-    message = must_fail(check_levels_compile_nothing, traces)
+    monkeypatch.setattr(tempering.proposals, "Guided", GuidedByAConstant)
+    with unchecked():
+        message = must_fail(check_levels_compile_nothing, traces)
     assert "_draw_chunk" in message and "_train_block" not in message
+
+
+class Counted(Kept):
+    """A store that notes how much had been traced when each part was done."""
+
+    def __init__(self, traces):
+        super().__init__()
+        self.traces, self.counts = traces, {}
+
+    def save(self, level, part, arrays, note):
+        """Keep a part and the counts."""
+        super().save(level, part, arrays, note)
+        self.counts[level, part] = dict(self.traces)
+
+
+def check_one_network_compiles_once(traces, batch_size: int) -> None:
+    """Of five levels the first learning and the first guided draws compile; the levels after them nothing."""
+    changes = {**ONE_NETWORK, "guidance": Guidance("conditioned", is_anticipating=True)}
+    training = dataclasses.replace(tiny_ptsd().training, batch_size=batch_size)
+    ladder, store = Ladder(hottest=8.0, num_levels=5), Counted(traces)
+    settings = tiny_ptsd(**changes, training=training, ladder=ladder, refinement=Refinement(num_steps=0))
+    METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings, store=store)
+    counts = store.counts
+    assert counts[1, "model"]["_train_block"] > 0, "this batch size must be new, or nothing is seen"
+    assert counts[2, "model"] == counts[3, "model"] == counts[4, "model"], f"traces by part: {counts}"
+
+
+def test_one_network_for_all_levels_compiles_once(traces, monkeypatch):
+    check_one_network_compiles_once(traces, 13)
+    # The saboteur: a dataset that grows with every level.
+    whole = tempering.learning.data_of_all_levels
+    monkeypatch.setattr(ptsd, "data_of_all_levels", lambda *arguments: whole(*arguments[:-1], 0))
+    assert "_train_block" in must_fail(check_one_network_compiles_once, traces, 14)
 
 
 def test_ptsd_finds_a_gaussian_and_its_normaliser():

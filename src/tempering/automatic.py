@@ -70,10 +70,10 @@ def pilot_settings(pilot: Pilot, budget: int, kernel) -> Pilot:
     """
     cost = kernel.evaluations_per_step
     share = _PILOT_SHARE * budget / _USUAL_ROUNDS / cost
-    num_chains = max(_LEAST_CHAINS, min(_MOST_CHAINS, budget // 2000))
+    num_chains = max(_LEAST_CHAINS, min(_MOST_CHAINS, budget // 2000, int(share / _LEAST_STEPS)))
     num_steps = 4 * int(share / num_chains / 4)
     if num_steps < _LEAST_STEPS:
-        least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE) + 1
+        least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE)
         raise BudgetError(
             f"a budget of {budget:,} evaluations is too small to find the hottest temperature: give at least "
             f"{least:,}, or a `ladder=` of your own"

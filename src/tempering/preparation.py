@@ -91,12 +91,12 @@ def prepare(
     budget = ledger.budget or default_budget(target.dim)
     if settings.is_sized_by_budget:
         ledger.budget = tell.planned = budget
-        settings = dataclasses.replace(
-            settings, pilot=pilot_settings(settings.pilot, budget, kernel_of(settings, target.dim))
-        )
     if ladder.temperatures is not None or ladder.hottest is not None:
         prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn, jnp.ones((target.dim,)))
     else:
+        if settings.is_sized_by_budget:
+            pilot = pilot_settings(settings.pilot, budget, kernel_of(settings, target.dim))
+            settings = dataclasses.replace(settings, pilot=pilot)
         prepared = _piloted(key, target, settings, start_fn, progress, tell)
     if settings.is_sized_by_budget:
         left = budget - ledger.points.get("pilot", 0)

@@ -1,18 +1,19 @@
 """The pilot: it heats until the chains mix and no further, and spends what it says."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from support.counting import CountingTarget, counting_target
-from support.random_checks import assert_fraction
+from support.random_checks import assert_fraction, must_fail
 from tempering.errors import BudgetError
 from tempering.kernels import MALA
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.pilot import planned_evaluations
 from tempering.settings import Pilot
-from tempering.targets import GaussianMixture
+from tempering.targets import Gaussian, GaussianMixture
 
 PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12)
 KERNEL = MALA()
@@ -95,3 +96,28 @@ def test_a_budget_stops_the_pilot_before_it_is_exceeded():
         _heat(_two_modes(0.0), ledger=ledger)
     jax.effects_barrier()
     assert COUNTER.total <= ledger.total <= 32 * 50
+
+
+STD = np.array([0.05, 1.0, 12.0])
+
+
+def check_scale(scale, temperature: float) -> None:
+    """The spread of a Gaussian at T is sqrt(T) times its own."""
+    ratio = np.asarray(scale) / (np.sqrt(temperature) * STD)
+    assert np.all(np.abs(ratio - 1.0) < 0.3), f"scale over the spread: {ratio}"
+
+
+def test_the_scale_is_the_spread_of_every_coordinate():
+    target = Gaussian([2.0, -1.0, 5.0], np.diag(STD**2))
+    pilot = Pilot(num_chains=32, num_steps=200, max_rounds=8, max_rhat=1.2)
+    # Starts that know nothing of the density: too wide for one coordinate, too narrow for another.
+    positions = jax.random.normal(jax.random.key(3), (32, 3))
+    result = heat(jax.random.key(4), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, Ledger())
+    assert result.is_mixed
+    check_scale(result.scale, result.hottest)
+    must_fail(check_scale, jnp.std(positions, axis=0), result.hottest)
+    must_fail(check_scale, result.scale, 3.0 * result.hottest)
+    must_fail(check_scale, result.scale[::-1], result.hottest)
+    assert np.all(np.isfinite(result.positions)) and result.positions.shape == (32, 3)
+    # Positions are in the target's own units.
+    assert np.all(np.abs(np.std(np.asarray(result.positions), axis=0) / (np.sqrt(result.hottest) * STD) - 1) < 0.6)

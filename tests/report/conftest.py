@@ -38,6 +38,8 @@ def _records() -> list[LevelRecord]:
             record.swap_rate, record.evaluations = 0.71, {"initial_pt": 200_000}
         else:
             record.ess_fraction, record.truncated_ess_fraction = 0.55 - 0.05 * level, 0.8 - 0.04 * level
+            record.proposal, record.predicted_ess_fraction = "log_T, second order", 0.517 - 0.05 * level
+            record.pareto_k = 0.4 + 0.03 * level
             record.log_z, record.log_z_error, record.swap_rate = 12.0 / level, 0.02, 0.62 + 0.01 * level
             record.evaluations = {"importance_weights": 20_000, "refinement": 160_000}
         records.append(record)
@@ -66,6 +68,7 @@ def _write_common(folder: Path, name: str, method: str, target: dict, dim: int, 
     facts = {"name": name, "method": method, "seed": 3, "target": target, "dim": dim, "budget": 2_000_000}
     facts |= {"evaluations": sum(points.values()), "ledger": ledger, "levels": levels, "wall_seconds": 312.4}
     facts |= {"log_z": 0.013, "log_z_error": 0.021, "log_z_exact": 0.0, "ess_fraction": 0.43, "device": "cpu"}
+    facts |= {"pareto_k": 0.375}
     metrics = [
         _metric("num_nonfinite", 0.0, 0.0, "samples"),
         _metric("energy_tvd", 0.0712, 0.0513),

@@ -113,6 +113,9 @@ def test_the_page_tells_what_matters(plane_report):
         assert words in page.text
     for words in ("0.013 ± 0.021", "exact 0.000", "1.39×", "refinement", "settings.buffer_size", "versions.jax"):
         assert words in page.text
+    # What each level was drawn from, what that promised and what the weights were like.
+    for words in ("proposal", "log_T, second order", "predicted", "0.417", "Pareto k", "0.46", "0.38"):
+        assert words in page.text
     assert [a.get("role") for tag, a in page.tags if tag == "section"].count("alert") == 1
 
 

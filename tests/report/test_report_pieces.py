@@ -1,6 +1,7 @@
 """The pieces of the report, each with what it may lack: contents of a folder, figures, rows of text."""
 
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tempering.report.page import page
 from tempering.report.sample_figures import _share_outside
 from tempering.report.style import label_ends, render, window
 from tempering.report.tables import cost_rows, ledger_rows, number_text, quality_rows
-from tempering.storage import read_arrays, read_json
+from tempering.storage import read_arrays, read_json, write_arrays
 
 PNG = b"\x89PNG"
 
@@ -38,6 +39,25 @@ def test_every_level_has_the_samples_of_its_own_buffer(plane_run):
 
 def test_the_one_buffer_of_pt_dm_is_the_coldest(deep_run):
     assert list(read_contents(deep_run).samples) == [6]
+
+
+def test_weighted_samples_are_shown_by_their_weight(plane_run, tmp_path):
+    arrays = read_arrays(plane_run / "levels" / "02" / "buffer.npz")
+    num = len(arrays["cold/position"])
+    position = np.arange(2.0 * num).reshape((num, 2))
+    log_weight = np.full(num, -np.inf)
+    log_weight[[3, 5]] = np.log([3.0, 1.0]) + 80.0
+    (tmp_path / "levels" / "02").mkdir(parents=True)
+    shutil.copy(plane_run / "config.json", tmp_path)
+    cold = {"cold/position": position, "cold/log_density": -position[:, 0], "cold/log_weight": log_weight}
+    write_arrays(tmp_path / "levels" / "02" / "buffer.npz", cold)
+    shown = read_contents(tmp_path).samples[2]
+    np.testing.assert_array_equal(shown.log_density, -shown.position[:, 0])
+    assert np.mean(shown.position[:, 0] == position[3, 0]) == pytest.approx(0.75, abs=1 / num)
+    assert np.mean(shown.position[:, 0] == position[5, 0]) == pytest.approx(0.25, abs=1 / num)
+    # Even weights change nothing, whatever their level.
+    write_arrays(tmp_path / "levels" / "02" / "buffer.npz", cold | {"cold/log_weight": np.full(num, -7.5)})
+    np.testing.assert_array_equal(read_contents(tmp_path).samples[2].position, position)
 
 
 def test_nothing_to_show_gives_no_figure_and_still_a_page():

@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from tempering.settings import (
     Initial,
     Ladder,
+    MethodSettings,
     Network,
     PTDMSettings,
     PTSDSettings,
@@ -37,11 +39,13 @@ __all__ = [
     "files_of",
     "quick_compilation",
     "result_of",
+    "shrunk",
     "subprocess_environment",
     "tiny_pt_dm",
     "tiny_ptsd",
 ]
 
+Settings = TypeVar("Settings", bound=MethodSettings)
 SIZE = 32
 SOURCE = Path(__file__).parent.parent.parent / "src"
 COMMAND = (sys.executable, "-m", "tempering")
@@ -67,6 +71,24 @@ def tiny_ptsd(**changes) -> PTSDSettings:
     return PTSDSettings(**{**_common(), "refinement": Refinement(num_steps=3), **changes})
 
 
+def shrunk(settings: Settings, **changes) -> Settings:
+    """Settings as they are but with a network, training and sampling that take no time."""
+    tiny = {
+        "network": replace(settings.network, width=8, depth=2, num_frequencies=3, coordinate_width=4),
+        "training": replace(
+            settings.training,
+            num_steps=12,
+            num_finetune_steps=12,
+            batch_size=16,
+            check_every=12,
+            warmup_steps=2,
+            ema_decay=0.9,
+        ),
+        "sampling": replace(settings.sampling, num_steps=3),
+    }
+    return replace(settings, **{**tiny, **changes})
+
+
 def tiny_pt_dm(**changes) -> PTDMSettings:
     """PT+DM over four levels."""
     return PTDMSettings(**{**_common(), **changes})
@@ -80,8 +102,11 @@ METRICS_CHANGES = (
 )
 
 PT_DM_CHANGES = (
+    "is_sized_by_budget=false",
     f"buffer_size={SIZE}",
     "num_final_draws=16",
+    "ladder.hottest=8",
+    "ladder.spacing=geometric",
     "ladder.num_levels=2",
     f"initial.num_chains={SIZE}",
     "initial.num_steps=8",
@@ -90,6 +115,7 @@ PT_DM_CHANGES = (
     "network.width=8",
     "network.depth=2",
     "network.num_frequencies=3",
+    "network.coordinate_width=4",
     "training.num_steps=20",
     "training.num_finetune_steps=10",
     "training.batch_size=16",
@@ -98,10 +124,10 @@ PT_DM_CHANGES = (
     f"sampling.chunk_size={SIZE}",
     *METRICS_CHANGES,
 )
-"""`--set` values that shrink a PT+DM preset; two levels, so that PT shares its compilation with PTSD's."""
+"""`--set` values that shrink a PT+DM preset: two levels, so that PT shares its compilation with PTSD's; no pilot."""
 
 PTSD_CHANGES = (*PT_DM_CHANGES, "ladder.num_levels=4", "refinement.num_steps=3")
-"""`--set` values that shrink a PTSD preset."""
+"""`--set` values that shrink a PTSD preset; its one network for all levels and its choice of proposals stay."""
 
 
 class Kept:
