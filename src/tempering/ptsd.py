@@ -209,7 +209,8 @@ def _descend(key: Key, run: _Run) -> None:
     run.buffers.append(pair.cold)
     run.step_size = pair.step_size
     _add_next_temperature(run)
-    run.tell.num_levels = max(run.tell.num_levels, len(run.temperatures))
+    is_known = run.temperatures[-1] <= 1.0
+    run.tell.num_levels = len(run.temperatures) if is_known else max(run.tell.num_levels, len(run.temperatures) + 1)
     _learn(key_learn, run)
 
 
