@@ -130,7 +130,7 @@ def longest(config, name: str, budget: int):
 
     told = TARGETS[name].pt
     exploration = Exploration(**told["exploration"])
-    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog)
+    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog, TARGETS[name].make().dim)
     num_levels, num_chains = told["temperatures"]["num_levels"], chains_at(told, budget)
     initial = schedule(budget, num_levels, kernel, scale=TARGETS[name].scale, num_chains=num_chains)
     settings = dataclasses.replace(

@@ -32,6 +32,11 @@ class History(eqx.Module):
     networks: tuple[eqx.Module, ...]
     sigma_max: Float[Array, ""]
 
+    @property
+    def num_done(self) -> int:
+        """The number of levels that are done."""
+        return len(self.buffers)
+
     def anticipated(self) -> Buffer:
         """The last buffer weighted for the level to reach."""
         return reweighted(self.buffers[-1], self.betas[-2], self.betas[-1])
@@ -52,7 +57,7 @@ def _denoise(history: History, settings: PTSDSettings, kind: str, coordinate: st
     """One way to the next temperature."""
     cold, beta, beta_next = history.denoiser(1, settings), history.betas[-2], history.betas[-1]
     if kind == "finite_difference":
-        has_three = len(history.networks) == 1 and len(history.buffers) >= 3
+        has_three = len(history.networks) == 1 and history.num_done >= 3
         return _finite_difference(history, settings, coordinate, 3 if order == 2 and has_three else 2)
     if kind == "conditioned":
         buffer = history.anticipated() if settings.guidance.is_anticipating else history.buffers[-1]
@@ -76,7 +81,7 @@ def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionM
         ways = {name: ("finite_difference", name, 1) for name in ("log_T", "T")}
         if settings.network.is_shared:
             ways["conditioned"] = ("conditioned", "log_T", 1)
-            if len(history.buffers) >= 3:
+            if history.num_done >= 3:
                 ways["log_T, second order"] = ("finite_difference", "log_T", 2)
     beta, beta_next = history.betas[-2], history.betas[-1]
     if guidance.is_anticipating:

@@ -172,7 +172,8 @@ def samples(
     positions = scale * jax.random.normal(key_start, (num, target.dim))
     ledger.spend("importance_weights", num)
     particles = ChainState(positions, *evaluate_many(target, positions))
-    state = tempered.init(particles)._replace(tempering_param=jnp.zeros(()))
+    # A pytree as BlackJAX wants it, though its annotation names arrays and containers of them only.
+    state = tempered.init(particles)._replace(tempering_param=jnp.zeros(()))  # pyright: ignore[reportArgumentType]
     ess = jnp.asarray(target_ess)
     state, log_z = _cool(path, state, ess, jnp.asarray(num_rounds <= 1))
     log_factor = jnp.asarray(0.5 * math.log(2.0) - 0.25 * math.log(target.dim))
