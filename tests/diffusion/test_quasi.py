@@ -90,3 +90,17 @@ def test_the_flow_carries_them_to_even_samples(diagonal):
     must_fail(
         lambda: [check(x) for x in others]
     )  # independent: four are within a quarter of a sigma by a chance of 1e-6
+
+
+def test_every_tenth_point_is_like_the_others():
+    """Held-out samples are every tenth of a buffer; in Sobol's own order they would all lie in one half of space."""
+    num, dim = 4000, 2
+
+    def check(points):
+        held_out = points[::10]
+        assert_same_distribution_ks(held_out[:, 0], stats.norm.cdf, key=jax.random.key(0))
+        assert_same_distribution_ks(held_out[:, 1], stats.norm.cdf, key=jax.random.key(0))
+
+    check(np.asarray(quasi_normal(jax.random.key(4), num, dim), np.float64))
+    ordered = stats.qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(4)).random_base2(12)[:num]
+    must_fail(check, stats.norm.ppf(np.clip(ordered, 1e-9, 1 - 1e-9)))

@@ -12,14 +12,15 @@ __all__ = ["quasi_normal"]
 def quasi_normal(key: Key, num: int, dim: int) -> Float[Array, "num dim"]:
     """`num` points, each N(0, I), together more even than independent ones: means over them keep their expectation.
 
-    The first `num` of a scrambled Sobol sequence (Owen scrambling), made on the host by SciPy. The flow carries them
-    to samples, so the shares of modes among the samples have a smaller variance.
+    The first `num` of a scrambled Sobol sequence (Owen scrambling), made on the host by SciPy, in random order: every
+    second point of the sequence lies in one half of space, and so would all that are held out of a buffer in its order.
+    The flow carries them to samples, so the shares of modes among the samples have a smaller variance.
     """
     from scipy import stats
 
-    seed = np.asarray(jax.random.bits(key, (4,), np.uint32))
-    sobol = stats.qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed))
+    rng = np.random.default_rng(np.asarray(jax.random.bits(key, (4,), np.uint32)))
+    sobol = stats.qmc.Sobol(dim, scramble=True, rng=rng)
     # A power of two is drawn at once, without SciPy's warning; the first `num` are as even as any.
     uniform = sobol.random_base2(max(1, (num - 1).bit_length()))[:num]
-    normal = stats.norm.ppf(np.clip(uniform, 1e-9, 1.0 - 1e-9))
+    normal = rng.permutation(stats.norm.ppf(np.clip(uniform, 1e-9, 1.0 - 1e-9)))
     return jnp.asarray(normal, jnp.float32)
