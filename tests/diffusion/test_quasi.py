@@ -48,7 +48,7 @@ def test_means_are_unbiased_and_vary_less(sets):
     square = np.sum(DIRECTION**2)
     exact = np.array([np.cos(0.3) * np.exp(-square / 2), stats.norm.sf(0.5 / np.sqrt(square))])
     assert_mean(means_of(sets), exact, key=jax.random.key(0))
-    must_fail(assert_mean, means_of(sets[:, : NUM // 2] + 0.1), exact)
+    must_fail(assert_mean, means_of(sets + 0.1), exact)
 
     independent = np.asarray(jax.random.normal(jax.random.key(1), sets.shape), np.float64)
     of_chance = np.var(means_of(independent), axis=0)
