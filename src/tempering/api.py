@@ -12,17 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import as_target, fingerprint
-from tempering.automatic import default_budget, default_settings, pilot_settings, sized
+from tempering.automatic import default_settings
 from tempering.checkpoint import Nowhere
 from tempering.errors import BudgetError, RunFolderError, SettingsError
 from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
-from tempering.experiments.methods import METHODS
+from tempering.experiments.methods import METHODS, check_sizes
 from tempering.experiments.run import target_of
 from tempering.experiments.run_folder import RunFolder
 from tempering.ledger import Ledger
-from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
-from tempering.preparation import kernel_of
 from tempering.progress import choose_display
 from tempering.sampler import Sampler, load_sampler
 from tempering.settings import (
@@ -140,12 +138,7 @@ def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int |
     """Refuse a budget that is known to be too small before a folder is made; what a pilot decides comes later."""
     has_ladder = settings.ladder.temperatures is not None or settings.ladder.hottest is not None
     if settings.is_sized_by_budget:
-        budget = budget or default_budget(dim)
-        if has_ladder:
-            num_levels = len(temperatures_of(settings.ladder, dim=dim))
-            sized(settings, dim, num_levels, budget, kernel_of(settings, dim))
-        else:
-            pilot_settings(settings.pilot, budget, kernel_of(settings, dim))
+        check_sizes(settings, dim, budget)
     elif has_ladder and budget is not None:
         total = sum(METHODS[method].plan(settings, dim).values())
         if total > budget:
