@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering.pareto import log_z_with_tail, pareto_k, pooled_log_z
+from tempering.pareto import log_z_with_tail, pareto_k
 
 
 def log_normal(rng, std: float, size) -> np.ndarray:
@@ -104,10 +104,3 @@ def test_log_z_of_hardly_any_weights():
     few = np.log([1.0, 3.0])
     assert log_z_with_tail(few) == pytest.approx((np.log(2.0), 0.5 / np.sqrt(2)))
     assert log_z_with_tail(log_normal(np.random.default_rng(3), 10.0, 1000))[1] > 1.0
-
-
-def test_pooling_is_by_precision():
-    assert pooled_log_z([(1.0, 0.1), (4.0, 0.2)]) == pytest.approx((1.6, 0.1 / np.sqrt(1.25)))
-    assert pooled_log_z([(1.0, 0.1), (None, None), (3.0, np.nan), (-np.inf, 0.1)]) == pytest.approx((1.0, 0.1))
-    assert pooled_log_z([(1.0, 0.0), (4.0, 0.2)]) == (1.0, 0.0)
-    assert np.all(np.isnan(pooled_log_z([])))

@@ -11,12 +11,13 @@ from tempering.checkpoint import Progress
 from tempering.diffusion import Dataset, DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, denoiser_of, noise_levels, prior_of, stack, unstack
 from tempering.diffusion.networks import make_network
-from tempering.importance import weigh
-from tempering.pareto import pooled_log_z
+from tempering.diffusion.solve import is_exact
+from tempering.importance import Weighted, weigh
+from tempering.log_z import pooled_log_z, recalibrated_log_z
 from tempering.preparation import Teller
 from tempering.records import finite_or_none, level_warnings
 from tempering.sampler import Sampler
-from tempering.settings import MethodSettings, Network, PTSDSettings
+from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
 from tempering.types import Array, Float, Key
 
 __all__ = ["Networks", "data_of_all_levels", "final_sampler", "learn", "new_networks"]
@@ -24,6 +25,8 @@ __all__ = ["Networks", "data_of_all_levels", "final_sampler", "learn", "new_netw
 
 _LARGEST_EXACT = 64
 """Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
+_LARGEST_CHECKED, _NUM_CHECKED = 512, 256
+"""Dimensions up to which estimated determinants are checked against exact ones, and on how many draws."""
 
 
 class Networks(eqx.Module):
@@ -117,9 +120,9 @@ def final_sampler(
 ) -> Sampler:
     """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0.
 
-    log Z is then that of the final draws, pooled with the last level's guided draws where the weights of those have a
-    finite variance (Pareto k at most 0.5) and so a trustworthy error. The final draws are new, so that given the model
-    their estimate does not depend on the level's.
+    log Z is then that of the final draws, pooled with the last level's guided draws where determinants there were exact
+    and the weights have a finite variance (Pareto k at most 0.5), and so a trustworthy error. The final draws are new,
+    so that given the model their estimate does not depend on the level's.
     """
     beta = jnp.ones(())
     prior = prior_of(settings.noise, buffer, sigma_max)
@@ -148,9 +151,9 @@ def final_sampler(
         key, num, sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
-    estimates = [weighted.log_z]
+    estimates = [_final_log_z(key, model, sampling, weighted)]
     guided, k = levels[-1], levels[-1].pareto_k
-    if k is not None and k <= 0.5 and guided.log_z is not None and guided.log_z_error is not None:
+    if k is not None and k <= 0.5 and is_exact(settings.sampling, draws.shape[1]):
         estimates.append((guided.log_z, guided.log_z_error))
     log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
     k = finite_or_none(weighted.pareto_k)
@@ -162,3 +165,17 @@ def final_sampler(
         pareto_k=k,
         warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction, k)),
     )
+
+
+def _final_log_z(key: Key, model: DiffusionModel, sampling: Sampling, weighted: Weighted) -> tuple[float, float]:
+    """log Z of the final draws; determinants that probes estimated are checked on some of the same draws."""
+    num, dim = weighted.states.position.shape
+    if is_exact(sampling, dim) or dim > _LARGEST_CHECKED:
+        return weighted.log_z
+    num_checked = min(num, _NUM_CHECKED)
+    exact = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, num_checked))
+    _, log_q = model.draw(key, num_checked, exact, with_density=True)
+    # beta is 1 here, so that log w = log density - log q.
+    log_weights = weighted.log_weights[:num_checked]
+    exact_log_weights = jnp.where(jnp.isneginf(log_weights), -jnp.inf, weighted.states.log_density[:num_checked] - log_q)
+    return recalibrated_log_z(weighted.log_z, log_weights, exact_log_weights)

@@ -3,13 +3,11 @@
 Consumes raw log weights, produces plain numbers. NumPy in float64 on the host: a few hundred tail points, once a run.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from tempering.types import Array, Float
 
-__all__ = ["log_z_with_tail", "pareto_k", "pooled_log_z"]
+__all__ = ["log_z_with_tail", "pareto_k"]
 
 _MIN_TAIL = 5
 _NUM_GRID = 30  # Points of the grid before sqrt(n) more, and the quartile's factor: Vehtari et al. 2024, appendix.
@@ -74,22 +72,6 @@ def log_z_with_tail(log_weights: Float[Array, " particle"] | np.ndarray) -> tupl
             variance = second - first**2 if np.isfinite(second) else np.inf
             std = np.maximum(std, np.sqrt(np.maximum(variance, 0.0)))
     return float(np.log(mean) + highest), float(std / (mean * np.sqrt(len(weights))))
-
-
-def pooled_log_z(estimates: Iterable[tuple[float | None, float | None]]) -> tuple[float, float]:
-    """The mean of independent (log Z, standard error), weighted by inverse variance, and its standard error.
-
-    Give only what is trustworthy: an error that is too small takes the mean over. Pairs that are not finite are left
-    out, and an error of 0 counts as exact. Without any pair, (NaN, NaN).
-    """
-    pairs = np.array([pair for pair in estimates if None not in pair], np.float64).reshape((-1, 2))
-    values, errors = pairs[np.all(np.isfinite(pairs), axis=1)].T
-    if values.size == 0:
-        return float("nan"), float("nan")
-    if np.any(errors == 0.0):
-        return float(np.mean(values[errors == 0.0])), 0.0
-    precisions = errors**-2.0
-    return float(np.sum(precisions * values) / np.sum(precisions)), float(1.0 / np.sqrt(np.sum(precisions)))
 
 
 def _tail(log_weights: np.ndarray) -> tuple[float, float, float, int]:

@@ -19,7 +19,7 @@ from tempering.numerics import compensated_add
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Key, Keys
 
-__all__ = ["Method", "draw", "flow", "in_chunks", "method_of"]
+__all__ = ["Method", "draw", "flow", "in_chunks", "is_exact", "method_of"]
 
 
 _LARGEST_EXACT = 16
@@ -42,6 +42,11 @@ def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
     if divergence == "automatic":
         divergence = "exact" if dim <= _LARGEST_EXACT else "hutchinson"
     return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol)
+
+
+def is_exact(sampling: Sampling, dim: int) -> bool:
+    """Whether densities in `dim` dimensions come without random probes."""
+    return method_of(sampling, with_density=True, dim=dim).divergence == "exact"
 
 
 def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
