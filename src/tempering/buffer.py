@@ -41,13 +41,14 @@ class Buffer(eqx.Module):
     @property
     def weight(self) -> Float[Array, " particle"]:
         """Weights that sum to one."""
-        return jax.nn.softmax(self.log_weight)
+        return _softmax(self.log_weight)
 
     @property
     def size(self) -> int:
         """The number of samples."""
         return self.position.shape[0]
 
+    @eqx.filter_jit
     def take(self, indices: Int[Array, " index"]) -> "Buffer":
         """The samples at `indices`, in that order."""
         return jax.tree.map(lambda leaf: leaf[indices], self)
@@ -57,6 +58,12 @@ class Buffer(eqx.Module):
         return ChainState(self.position, self.log_density, self.log_density_grad)
 
 
+@jax.jit
+def _softmax(log_weight: Float[Array, " particle"]) -> Float[Array, " particle"]:
+    return jax.nn.softmax(log_weight)
+
+
+@eqx.filter_jit
 def from_states(states: ChainState, origin: str) -> Buffer:
     """Pool states of any leading axes into one buffer."""
     dim = states.position.shape[-1]
@@ -66,11 +73,13 @@ def from_states(states: ChainState, origin: str) -> Buffer:
     return Buffer(states.position.reshape((-1, dim)), log_density, gradient, code, jnp.zeros_like(log_density))
 
 
+@eqx.filter_jit
 def concatenate(first: Buffer, second: Buffer) -> Buffer:
     """All samples of both."""
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, second)
 
 
+@eqx.filter_jit
 def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
     """`size` samples without replacement, in random order."""
     return buffer.take(jax.random.permutation(key, buffer.size)[:size])
@@ -82,12 +91,14 @@ def in_units(buffer: Buffer, scale: Float[Array, " dim"]) -> Buffer:
     return Buffer(states.position, states.log_density, states.log_density_grad, buffer.origin, buffer.log_weight)
 
 
+@eqx.filter_jit
 def reweighted(buffer: Buffer, beta: Float[Array, ""], beta_next: Float[Array, ""]) -> Buffer:
     """The same samples weighted for another temperature: p^(beta_next - beta) more. No evaluation."""
     log_weight = buffer.log_weight + (beta_next - beta) * buffer.log_density
     return eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weight)
 
 
+@eqx.filter_jit
 def padded(buffer: Buffer, size: int) -> Buffer:
     """At least `size` samples: copies of the first without weight are appended."""
     missing = size - buffer.size
@@ -98,6 +109,7 @@ def padded(buffer: Buffer, size: int) -> Buffer:
     return concatenate(buffer, without)
 
 
+@eqx.filter_jit
 def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     """Weighted mean and standard deviation of every coordinate."""
     weight = buffer.weight[:, None]
@@ -105,12 +117,14 @@ def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     return mean, jnp.sqrt(jnp.sum(weight * (buffer.position - mean[None]) ** 2, axis=0))
 
 
+@eqx.filter_jit
 def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
     """Weighted covariance."""
     centred = buffer.position - spread(buffer)[0][None]
     return (buffer.weight[:, None] * centred).T @ centred
 
 
+@eqx.filter_jit
 def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
     """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[(beta g_i)^2]).
 

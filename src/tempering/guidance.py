@@ -32,6 +32,7 @@ def guidance_weight(
     return (f(cold) - f(temperature)) / (f(hot) - f(cold))
 
 
+@eqx.filter_jit
 def extrapolation_weights(
     temperature: Float[Array, ""], nodes: Float[Array, " node"], coordinate: str
 ) -> Float[Array, " node"]:

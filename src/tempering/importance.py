@@ -1,6 +1,7 @@
 """Model samples weighed by the target: one evaluation a sample, then weights, truncation, a buffer, log Z."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from tempering.buffer import Buffer, from_states
@@ -55,11 +56,15 @@ def weigh(
     """
     ledger.spend(stage, x.shape[0])
     log_density, gradient = evaluate_many(target, x)
+    log_weights, num_nonfinite = _log_weights(log_density, gradient, log_q, beta)
+    return Weighted(ChainState(x, log_density, gradient), log_weights, int(num_nonfinite))
+
+
+@jax.jit
+def _log_weights(log_density: Array, gradient: Array, log_q: Array, beta: Array) -> tuple[Array, Array]:
     is_usable = jnp.isfinite(log_density) & jnp.all(jnp.isfinite(gradient), axis=-1) & jnp.isfinite(log_q)
     is_outside = jnp.isneginf(log_density) & jnp.isfinite(log_q)
-    num_nonfinite = int(jnp.sum(~is_usable & ~is_outside))
-    log_weights = jnp.where(is_usable, beta * log_density - log_q, -jnp.inf)
-    return Weighted(ChainState(x, log_density, gradient), log_weights, num_nonfinite)
+    return jnp.where(is_usable, beta * log_density - log_q, -jnp.inf), jnp.sum(~is_usable & ~is_outside)
 
 
 def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:

@@ -173,9 +173,10 @@ def _final_log_z(key: Key, model: DiffusionModel, sampling: Sampling, weighted: 
     if is_exact(sampling, dim) or dim > _LARGEST_CHECKED:
         return weighted.log_z
     num_checked = min(num, _NUM_CHECKED)
-    exact = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, num_checked))
-    _, log_q = model.draw(key, num_checked, exact, with_density=True)
+    checking = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, num_checked))
+    _, log_q = model.draw(key, num_checked, checking, with_density=True)
     # beta is 1 here, so that log w = log density - log q.
     log_weights = weighted.log_weights[:num_checked]
-    exact_log_weights = jnp.where(jnp.isneginf(log_weights), -jnp.inf, weighted.states.log_density[:num_checked] - log_q)
-    return recalibrated_log_z(weighted.log_z, log_weights, exact_log_weights)
+    exact = weighted.states.log_density[:num_checked] - log_q
+    exact = jnp.where(jnp.isneginf(log_weights), -jnp.inf, exact)
+    return recalibrated_log_z(weighted.log_z, log_weights, exact)

@@ -103,9 +103,13 @@ def predicted_ess(
     of the weights under q, the second the inverse of their mean. Where the buffer does not reach, nothing is seen.
     """
     few = buffer.take(jnp.arange(0, buffer.size, max(1, buffer.size // _NUM_JUDGED))[:_NUM_JUDGED])
-    log_ratio = beta * few.log_density - model.log_prob(key, few.position, sampling)
-    log_weight = jnp.log(few.weight)
-    log_weight = jnp.where(few.weight > 0, log_weight, -jnp.inf)
+    return _share(few, beta, model.log_prob(key, few.position, sampling))
+
+
+@jax.jit
+def _share(buffer: Buffer, beta: Float[Array, ""], log_q: Float[Array, " particle"]) -> Float[Array, ""]:
+    log_ratio = beta * buffer.log_density - log_q
+    log_weight = jnp.where(buffer.weight > 0, jnp.log(buffer.weight), -jnp.inf)
     share = jnp.exp(-jax.nn.logsumexp(log_weight + log_ratio) - jax.nn.logsumexp(log_weight - log_ratio))
     return jnp.where(jnp.isfinite(share), share, 0.0)
 

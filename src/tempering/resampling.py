@@ -1,5 +1,6 @@
 """Importance weights: effective size, truncation, resampling, log Z. Arrays in, arrays out; no evaluations."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -14,6 +15,7 @@ def normalised(log_weights: Float[Array, " particle"]) -> Float[Array, " particl
     return jax.nn.softmax(log_weights)
 
 
+@eqx.filter_jit
 def ess_fraction(log_weights: Float[Array, " particle"]) -> Float[Array, ""]:
     """(sum w)^2 / (n sum w^2), in [1/n, 1]; 0 if no weight is positive. Call it before truncation, or name it so.
 
@@ -25,6 +27,7 @@ def ess_fraction(log_weights: Float[Array, " particle"]) -> Float[Array, ""]:
     return jnp.where(total == 0.0, 0.0, jnp.minimum(total**2 / (square * log_weights.shape[0]), 1.0))
 
 
+@eqx.filter_jit
 def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[Array, " particle"]:
     """Weights above the `quantile` of all weights are cut to it (Ionides 2008). Biased, and of bounded variance.
 
@@ -36,6 +39,7 @@ def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[A
     return jnp.minimum(log_weights, jnp.maximum(cut, smallest))
 
 
+@eqx.filter_jit
 def truncate_to_ess(log_weights: Float[Array, " particle"], least: float) -> Float[Array, " particle"]:
     """Cut the largest weights to one height, as high as leaves an effective share of `least`; none if it is larger.
 
@@ -56,6 +60,7 @@ def truncate_to_ess(log_weights: Float[Array, " particle"], least: float) -> Flo
     return jnp.where(ess_fraction(log_weights) >= least, log_weights, jnp.minimum(log_weights, low))
 
 
+@eqx.filter_jit
 def log_z_estimate(log_weights: Float[Array, " particle"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """log of the mean weight, and its standard error by the delta method: std(w) / (mean(w) sqrt(n)).
 
@@ -68,6 +73,7 @@ def log_z_estimate(log_weights: Float[Array, " particle"]) -> tuple[Float[Array,
     return log_z, jnp.std(relative) / jnp.sqrt(float(n))
 
 
+@eqx.filter_jit
 def resample(key: Key, log_weights: Float[Array, " particle"], num: int, scheme: str) -> Int[Array, " draw"]:
     """Indices of `num` particles drawn in proportion to their weights, of which one at least must be positive.
 

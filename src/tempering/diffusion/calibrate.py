@@ -29,6 +29,7 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     return _SPREAD_MULTIPLE * jnp.max(std)
 
 
+@eqx.filter_jit
 def noise_levels(
     noise: Noise,
     buffer: Buffer,
@@ -49,6 +50,7 @@ def noise_levels(
     return NoiseLevels(sigma_min, sigma_max, log_mean, log_std, rho, noise.distribution)
 
 
+@eqx.filter_jit
 def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     """The paper centres nothing and uses one scale; otherwise every coordinate has its own."""
     location, std = spread(buffer)
@@ -58,6 +60,7 @@ def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " di
     return location, jnp.maximum(std, 1e-6 * jnp.max(std))
 
 
+@eqx.filter_jit
 def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior:
     """Where sampling starts at sigma_max: the noised buffer's mean and covariance, or plain noise about the origin."""
     location, std = spread(buffer)
@@ -70,6 +73,25 @@ def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior
 def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | float) -> Denoiser:
     """A network preconditioned for a buffer and told its temperature."""
     return Denoiser(network, *_location_and_scale(noise, buffer), temperature_input(beta))
+
+
+@eqx.filter_jit
+def _level_data(
+    noise: Noise, buffer: Buffer, beta: Array, sigma_max: Array, *, use_gradients: bool, size: int
+) -> LevelData:
+    full = padded(buffer, size)
+    location, scale = _location_and_scale(noise, buffer)
+    variance = inner_scale(buffer, beta) ** 2
+    return LevelData(
+        full.position,
+        beta * full.log_density_grad,
+        full.weight,
+        noise_levels(noise, buffer, beta, sigma_max, is_training=True),
+        variance if use_gradients else jnp.zeros_like(variance),
+        location,
+        scale,
+        temperature_input(beta),
+    )
 
 
 def dataset_of(
@@ -93,32 +115,21 @@ def dataset_of(
     """
     size = max(size, *(buffer.size for buffer in buffers))
     shares = jnp.ones((len(buffers),)) if shares is None else shares
-    levels = []
-    for buffer, beta in zip(buffers, betas, strict=True):
-        full = padded(buffer, size)
-        location, scale = _location_and_scale(noise, buffer)
-        variance = inner_scale(buffer, beta) ** 2
-        levels.append(
-            LevelData(
-                full.position,
-                beta * full.log_density_grad,
-                full.weight,
-                noise_levels(noise, buffer, beta, sigma_max, is_training=True),
-                variance if use_gradients else jnp.zeros_like(variance),
-                location,
-                scale,
-                temperature_input(beta),
-            )
-        )
+    levels = [
+        _level_data(noise, buffer, beta, sigma_max, use_gradients=use_gradients, size=size)
+        for buffer, beta in zip(buffers, betas, strict=True)
+    ]
     num_empty = max(0, num_places - len(levels))
     return Dataset(stack(*levels, *levels[:1] * num_empty), jnp.concatenate([shares, jnp.zeros((num_empty,))]))
 
 
+@eqx.filter_jit
 def stack(*trees):
     """Pytrees of equal structure along a new leading axis `model`."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *trees)
 
 
+@eqx.filter_jit
 def unstack(tree, num: int) -> tuple:
     """The inverse of `stack`."""
     return tuple(jax.tree.map(lambda leaf, k=k: leaf[k] if eqx.is_array(leaf) else leaf, tree) for k in range(num))

@@ -247,6 +247,14 @@ def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
     return jax.tree.map(choose, fit.average, fit.best)
 
 
+@eqx.filter_jit
+def _begin(params: Any, num_models: int) -> _Fit:
+    zeros = jnp.zeros((num_models,), jnp.int32)
+    worst = jnp.full((num_models,), jnp.inf, jnp.float32)
+    is_stopped = jnp.zeros((num_models,), bool)
+    return _Fit(params, params, jax.vmap(_ADAM.init)(params), params, worst, zeros, zeros, zeros, is_stopped)
+
+
 def fit_networks(
     keys: Keys,
     networks: Any,
@@ -271,18 +279,7 @@ def fit_networks(
     parts = _parts(data, max(2, round(1 / training.validation_fraction)))
     params, frozen = eqx.partition(networks, eqx.is_inexact_array)
     num_models = keys.shape[0]
-    zeros = jnp.zeros((num_models,), jnp.int32)
-    fit = _Fit(
-        params,
-        params,
-        jax.vmap(_ADAM.init)(params),
-        params,
-        jnp.full((num_models,), jnp.inf, jnp.float32),
-        zeros,
-        zeros,
-        zeros,
-        jnp.zeros((num_models,), bool),
-    )
+    fit = _begin(params, num_models)
     rule = _Rule(
         jnp.asarray(training.learning_rate),
         jnp.asarray(float(training.warmup_steps)),

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from tempering.diffusion.noise import Prior
 from tempering.diffusion.solve import Method, flow, in_chunks
@@ -37,10 +36,5 @@ def log_likelihood(
     on_chunk: Callable[[int], None] = lambda done: None,
 ) -> Float[Array, " particle"]:
     """Normalised log density of the sampler at every point, by the same solver and grid as `draw`."""
-    keys = jax.random.split(key, x.shape[0])
-    indices = jnp.arange(x.shape[0])
-
-    def chunk(part: Array) -> Array:
-        return _likelihood_chunk((keys[part], x[part]), denoise, prior, sigmas, method)
-
-    return in_chunks(chunk, indices, chunk_size, on_chunk)
+    start = (jax.random.split(key, x.shape[0]), x)
+    return in_chunks(lambda part: _likelihood_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)

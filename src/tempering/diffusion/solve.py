@@ -159,7 +159,11 @@ def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callab
         inputs: an array, or a tree of arrays with one leading axis.
     """
     num = jax.tree.leaves(inputs)[0].shape[0]
-    size = min(chunk_size, num)
+    if num <= chunk_size:
+        whole = function(inputs)
+        on_chunk(num)
+        return whole
+    size = chunk_size
     pieces = []
     for begin in range(0, num, size):
         kept = min(size, num - begin)

@@ -24,6 +24,7 @@ class StepSizes(eqx.Module):
         return cls(jnp.log(step_size), jnp.zeros((), jnp.int32))
 
 
+@eqx.filter_jit
 def guess(
     log_density_grad: Float[Array, "chain dim"], betas: Float[Array, " level"], scale_power: float
 ) -> Float[Array, " level"]:

@@ -4,6 +4,7 @@ Each step uses the geometric bridge between neighbours, the symmetric form of th
 Z_{k+1} / Z_k = E_k[exp(d l / 2)] / E_{k+1}[exp(-d l / 2)], with d = beta_{k+1} - beta_k and l the log density.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -20,6 +21,7 @@ def _log_ratios(log_density: Float[Array, "level n"], betas: Float[Array, " leve
     return jax.vmap(one)(log_density[:-1], log_density[1:], betas[1:] - betas[:-1])
 
 
+@eqx.filter_jit
 def stepping_stone(
     log_density: Float[Array, "level draw chain"], betas: Float[Array, " level"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -1,5 +1,6 @@
 """Have the chains of one level forgotten where they started? No evaluations."""
 
+import jax
 import jax.numpy as jnp
 
 from tempering.types import Array, Float
@@ -7,6 +8,7 @@ from tempering.types import Array, Float
 __all__ = ["split_rhat"]
 
 
+@jax.jit
 def split_rhat(draws: Float[Array, "draw chain dim"]) -> Float[Array, " dim"]:
     """Split R-hat of every coordinate (Gelman et al. 2013): each chain is cut in two halves that must agree.
 

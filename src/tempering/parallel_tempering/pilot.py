@@ -99,6 +99,7 @@ def heat(
     return PilotResult(hottest, is_mixed, tuple(rhats), positions, scale, num_replaced)
 
 
+@jax.jit
 def _spread(positions: Float[Array, "point dim"]) -> Float[Array, " dim"]:
     """Standard deviation of every coordinate; one that does not move keeps a thousandth of the widest."""
     std = jnp.std(positions, axis=0)

@@ -178,9 +178,9 @@ def start(
     num_levels, num_chains, _ = positions.shape
     ledger.spend(stage, num_levels * num_chains)
     chain = _evaluate_starts(target, positions)
-    is_good = jnp.isfinite(chain.log_density) & jnp.all(jnp.isfinite(chain.log_density_grad), axis=-1)
-    num_bad = int(jnp.sum(~is_good))
-    _refuse_unusable(chain, is_good, num_bad, num_levels * num_chains)
+    is_good, num_bad, spread, largest = _usability(chain)
+    num_bad = int(num_bad)
+    _refuse_unusable(chain, num_bad, num_levels * num_chains, is_varying=spread > 0, is_flat=largest == 0)
     if num_bad:
         chain = _replace_bad(key, chain, is_good)
     gradients = chain.log_density_grad.reshape((-1, positions.shape[-1]))
@@ -190,7 +190,17 @@ def start(
     return state, num_bad
 
 
-def _refuse_unusable(chain: ChainState, is_good: Array, num_bad: int, num_points: int) -> None:
+@jax.jit
+def _usability(chain: ChainState) -> tuple[Array, Array, Array, Array]:
+    """Which points can start a chain and how many cannot; the range of log densities and the largest slope of the former."""
+    is_good = jnp.isfinite(chain.log_density) & jnp.all(jnp.isfinite(chain.log_density_grad), axis=-1)
+    highest = jnp.max(jnp.where(is_good, chain.log_density, -jnp.inf))
+    lowest = jnp.min(jnp.where(is_good, chain.log_density, jnp.inf))
+    largest = jnp.max(jnp.where(is_good[..., None], jnp.abs(chain.log_density_grad), 0.0))
+    return is_good, jnp.sum(~is_good), highest - lowest, largest
+
+
+def _refuse_unusable(chain: ChainState, num_bad: int, num_points: int, *, is_varying: Array, is_flat: Array) -> None:
     if num_bad == num_points:
         num_nan = int(jnp.sum(jnp.isnan(chain.log_density)))
         num_outside = int(jnp.sum(jnp.isneginf(chain.log_density)))
@@ -200,11 +210,7 @@ def _refuse_unusable(chain: ChainState, is_good: Array, num_bad: int, num_points
             f"{num_above} +inf, the rest without a finite gradient); it must be finite, with a finite gradient, on its "
             "support: pass `init=` points inside the support, a fitting `scale=`, or mend the density"
         )
-    spread = jnp.max(jnp.where(is_good, chain.log_density, -jnp.inf)) - jnp.min(
-        jnp.where(is_good, chain.log_density, jnp.inf)
-    )
-    largest = jnp.max(jnp.where(is_good[..., None], jnp.abs(chain.log_density_grad), 0.0))
-    if largest == 0 and spread > 0:
+    if is_flat and is_varying:
         raise DensityError(
             "log_density has no gradient: it varies over the starting points, yet jax.grad is 0 at every one; write it "
             "in differentiable JAX (no rounding, integer casts or stop_gradient)"

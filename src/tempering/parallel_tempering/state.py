@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.kernels import ChainState, StepSizes
 from tempering.types import Array, Float, Int
@@ -20,8 +21,9 @@ class Replicas(eqx.Module):
     @classmethod
     def start(cls, num_levels: int, num_chains: int) -> "Replicas":
         """Replica k at level k; only the hottest one has seen an end."""
-        index = jnp.broadcast_to(jnp.arange(num_levels, dtype=jnp.int32)[:, None], (num_levels, num_chains))
-        return cls(index, jnp.where(index == 0, _FROM_HOT, _NOWHERE).astype(jnp.int32))
+        index = np.broadcast_to(np.arange(num_levels, dtype=np.int32)[:, None], (num_levels, num_chains))
+        heading = np.where(index == 0, _FROM_HOT, _NOWHERE).astype(np.int32)
+        return cls(jnp.asarray(index), jnp.asarray(heading))
 
 
 class Tally(eqx.Module):

@@ -4,6 +4,8 @@ from tempering.targets.base import ExactTarget, Target, evaluate
 from tempering.targets.gaussian import Gaussian, anisotropic_gaussian
 from tempering.targets.gaussian_mixture import GaussianMixture, mog40
 from tempering.targets.many_well import ManyWell
+from tempering.targets.pair_potential import PairPotential
+from tempering.targets.particles import dw4, lennard_jones
 from tempering.targets.registry import TARGETS, make_target
 from tempering.targets.scaled import Scaled
 
@@ -13,9 +15,12 @@ __all__ = [
     "Gaussian",
     "GaussianMixture",
     "ManyWell",
+    "PairPotential",
     "Target",
     "anisotropic_gaussian",
+    "dw4",
     "evaluate",
+    "lennard_jones",
     "make_target",
     "mog40",
     "Scaled",

@@ -8,11 +8,14 @@ from tempering.targets.base import Target
 from tempering.targets.gaussian import anisotropic_gaussian
 from tempering.targets.gaussian_mixture import mog40
 from tempering.targets.many_well import ManyWell
+from tempering.targets.particles import dw4, lennard_jones
 
 __all__ = ["TARGETS", "make_target"]
 
 TARGETS: dict[str, Callable[..., Target]] = {
+    "dw4": dw4,
     "gaussian": anisotropic_gaussian,
+    "lj": lennard_jones,
     "mog40": mog40,
     "many_well": ManyWell,
 }
