@@ -2,12 +2,20 @@
 
 COLOURS = {
     "ptsd": "#c8102e",
+    "ptsd-weighted": "#f2788a",
     "ptsd-paper": "#e08a1e",
     "pt-dm": "#7b4fa3",
     "pt": "#1f77b4",
     "smc": "#2a9d5c",
 }
-NAMES = {"ptsd": "PTSD, ours", "ptsd-paper": "PTSD, paper", "pt-dm": "PT+DM", "pt": "PT alone", "smc": "SMC"}
+NAMES = {
+    "ptsd": "PTSD, ours",
+    "ptsd-weighted": "ours, weighted",
+    "ptsd-paper": "PTSD, paper",
+    "pt-dm": "PT+DM",
+    "pt": "PT alone",
+    "smc": "SMC",
+}
 PANELS = (
     ("mog40", "energy_tvd", "MoG-40: energy TVD"),
     ("mog40", "region_tv", "MoG-40: mode weights, TV"),
@@ -25,6 +33,8 @@ def draw(content: dict) -> bytes:
 
 
 def _fill(figure, content: dict) -> None:
+    note = "SMC: BlackJAX's kernels, with densities and gradients carried along; the stock loop costs more evaluations."
+    figure.text(0.66, 0.3, note, fontsize=8, color="#6a6a6a", wrap=True)
     figure.set_layout_engine("none")  # names in the right margins need room of their own
     grid = figure.add_gridspec(2, 3, wspace=0.75, hspace=0.38, left=0.05, right=0.89, top=0.95, bottom=0.08)
     for index, (name, metric, title) in enumerate(PANELS):

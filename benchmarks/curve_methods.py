@@ -15,13 +15,16 @@ BUDGETS = {
     "mw32": (50_000, 100_000, 200_000, 300_000, 1_000_000, 3_000_000),
 }
 METHODS = {
-    "ptsd": "PTSD, ours",
+    "ptsd": "PTSD, ours: draws",
+    "ptsd-weighted": "PTSD, ours: weighted draws",
     "ptsd-paper": "PTSD, paper's settings",
     "pt-dm": "PT+DM",
     "pt": "PT alone",
     "smc": "SMC (BlackJAX)",
 }
-PRESETS = {"ptsd": "{}", "ptsd-paper": "{}-paper", "pt-dm": "{}-pt-dm"}
+PRESETS = {"ptsd": "{}", "ptsd-weighted": "{}", "ptsd-paper": "{}-paper", "pt-dm": "{}-pt-dm"}
+MOST_WEIGHTED = 20_000
+"""Of `ptsd-weighted`: a quarter of the budget, and at most so much of it, goes into weighted draws after the fit."""
 MIN_CHAINS = 20
 """Below so many chains a smaller budget shortens them instead: a handful of chains would miss modes."""
 
@@ -96,11 +99,16 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
 
         enable_compilation_cache()
         config = preset(PRESETS[method].format(name))
-        config = longest(config, name, budget) if method == "pt-dm" else scaled(config, budget)
-        sampler = FITS[config.method].fit(target, key, config.settings, ledger=Ledger(budget))
-        points = sampler.sample(num, seed=seed)
-        log_z = getattr(sampler, "log_z", None)
-        drawn = Drawn(points, None, None if log_z is None else float(log_z), sampler.evaluations)
+        num_weighted = min(budget // 4, MOST_WEIGHTED) if method == "ptsd-weighted" else 0
+        fitting = budget - num_weighted
+        config = longest(config, name, fitting) if method == "pt-dm" else scaled(config, fitting)
+        sampler = FITS[config.method].fit(target, key, config.settings, ledger=Ledger(fitting))
+        log_z = None if sampler.log_z is None else float(sampler.log_z)
+        if num_weighted:
+            points, log_weights = sampler.sample_weighted(num_weighted, seed=seed)
+            drawn = Drawn(points, jax.nn.softmax(log_weights), log_z, sampler.evaluations + num_weighted)
+        else:
+            drawn = Drawn(sampler.sample(num, seed=seed), None, log_z, sampler.evaluations)
         return drawn, dataclasses.asdict(config.settings)
     if method == "pt":
         from tempering.baselines import pt_alone

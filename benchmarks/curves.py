@@ -9,7 +9,8 @@ nothing. What a point is judged by, the same for all methods:
 
 - 10,000 points against 10,000 exact samples. Of more points, 10,000 at random. Fewer, or weighted ones, are resampled
   systematically: every point comes as often as its weight says, rounded up or down. PTSD and PT+DM draw 10,000 from the
-  trained model, unweighted and at no further evaluation.
+  trained model, unweighted and at no further evaluation; "weighted draws" spends a quarter of the budget on draws of a
+  model fitted with the rest, and weighs them.
 - energy TVD with 200 bins; total variation of mode weights (MoG-40) or the largest error of a well's weight (MW-32);
   for MoG-40 W1, exact transport between the first 2,000 of both sets.
 - the floor of each: exact samples in place of the method's, mean over the reference sets of the first five seeds.

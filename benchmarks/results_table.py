@@ -40,8 +40,8 @@ def table() -> str:
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for path in sorted((ROOT / "results").glob("*.json")):
         for name, preset in json.loads(path.read_text()).get("presets", {}).items():
-            runs, summary = preset["runs"], preset["summary"]
-            if len(runs) < 2:
+            runs, summary = preset["runs"], preset.get("summary")
+            if len(runs) < 2 or summary is None:
                 continue
             failed = sum("failed" in run for run in runs)
             seeds = f"{len(runs)}" + (f", {failed} failed" if failed else "")

@@ -10,8 +10,10 @@ import pytest
 
 from support.oracle import GaussianDenoiser, quadrature_denoiser
 from support.random_checks import must_fail
+from tempering.buffer import from_states, inner_scale
 from tempering.diffusion import Denoiser, NoiseLevels
 from tempering.diffusion.objective import denoising_loss, regression_target
+from tempering.kernels import ChainState
 from tempering.targets import GaussianMixture
 from tempering.targets.base import evaluate_many
 
@@ -137,3 +139,40 @@ def test_the_loss_is_the_error_in_units_of_the_output_scale():
     loss = denoising_loss(denoiser, jax.random.key(0), x, jnp.zeros(2), levels, jnp.zeros(2))
     scale = sigma * np.asarray(sigma_data) / np.sqrt(sigma**2 + np.asarray(sigma_data) ** 2)
     np.testing.assert_allclose(loss, np.mean((np.asarray(location - x) / scale) ** 2), rtol=1e-4)
+
+
+def excess_variance(sigma: float, blend_variance: float | None) -> float:
+    """E Var(target | x_noisy) over that of plain denoising score matching, minus 1, for p(x) = exp(-sqrt|x|) / 4.
+
+    Its gradient is 1 / sqrt|x| / 2 near the origin: the second moment that the blend is made from is infinite. Every
+    target has the same conditional mean, so that second moments differ by as much as variances do.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.gamma(2.0, size=200_000) ** 2 * rng.choice([-1.0, 1.0], 200_000)
+    gradient = -0.5 * np.sign(x) / np.sqrt(np.abs(x))
+    states = ChainState(
+        *(jnp.asarray(v, jnp.float32) for v in (x[:4000, None], -np.sqrt(np.abs(x[:4000])), gradient[:4000, None]))
+    )
+    blend = inner_scale(from_states(states, "initial_pt"), jnp.ones(())) ** 2
+    blend = blend if blend_variance is None else jnp.asarray([blend_variance])
+    noisy = x + sigma * rng.normal(size=x.size)
+    target = np.asarray(
+        jax.vmap(lambda *point: regression_target(*point, jnp.asarray(sigma), blend))(
+            *(jnp.asarray(v[:, None], jnp.float32) for v in (x, noisy, gradient))
+        ),
+        np.float64,
+    )[:, 0]
+    cells = np.digitize(noisy, np.quantile(noisy, np.linspace(0.0, 1.0, 401)[1:-1]))
+    count = np.bincount(cells)
+    conditional = np.bincount(cells, x) / count  # the variance of x0 inside a cell, but for the cell's own width
+    plain = np.mean((x - conditional[cells]) ** 2)
+    return float((np.mean(target**2) - np.mean(x**2)) / plain)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.5, 3.0, 20.0])
+def test_gradients_without_a_second_moment_do_no_harm(sigma):
+    assert excess_variance(sigma, None) < 0.05
+
+
+def test_a_blend_that_does_not_look_at_the_gradients_does():
+    assert excess_variance(3.0, 100.0) > 0.5
