@@ -10,6 +10,7 @@ from tempering.targets import (
     Gaussian,
     GaussianMixture,
     ManyWell,
+    Target,
     anisotropic_gaussian,
     make_target,
 )
@@ -41,7 +42,7 @@ REFUSED = {
     "dim zero": (lambda: ManyWell(0), "at least 2"),
     "seed negative": (lambda: anisotropic_gaussian(2, -1), "seed"),
     "gaussian of no dimension": (lambda: anisotropic_gaussian(0), "at least 1"),
-    "unknown target": (lambda: make_target("mog41"), "gaussian, many_well, mog40"),
+    "unknown target": (lambda: make_target("mog41"), "dw4, gaussian, lj, many_well, mog40"),
     "unknown setting": (lambda: make_target("many_well", dimension=4), "dim"),
     "setting where there is none": (lambda: make_target("mog40", dim=2), "none"),
     "bad setting by name": (lambda: make_target("many_well", dim=5), "even"),
@@ -55,8 +56,8 @@ def test_refusals(make, message):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_name_makes_an_exact_target(name):
-    assert isinstance(make_target(name), ExactTarget)
+def test_every_name_makes_a_target_and_all_but_particles_an_exact_one(name):
+    assert isinstance(make_target(name), Target if name in ("dw4", "lj") else ExactTarget)
 
 
 def test_settings_arrive():

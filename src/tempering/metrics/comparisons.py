@@ -6,10 +6,13 @@ The floor of a comparison is the same comparison with exact samples in the role 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
+from tempering.geometry import Centred
+from tempering.metrics.alignment import aligned_w2, default_max_configurations
 from tempering.metrics.distances import PAPER_MAX_ITERATIONS, paper_w2, wasserstein_1, wasserstein_2
 from tempering.metrics.energy import (
     NUM_BINS,
@@ -20,8 +23,18 @@ from tempering.metrics.energy import (
 )
 from tempering.metrics.metric import Metric, MetricError, refuse_nonfinite
 from tempering.metrics.mmd import EnergyMMD, energy_mmd
+from tempering.metrics.particles import distance_tvd
 
-__all__ = ["ABOUT", "COMPARISONS", "PAPER_COMPARISONS", "Comparison", "FloorPair", "Points", "compare"]
+__all__ = [
+    "ABOUT",
+    "COMPARISONS",
+    "PAPER_COMPARISONS",
+    "Comparison",
+    "FloorPair",
+    "Points",
+    "compare",
+    "comparisons_of",
+]
 
 _MAX_FLOOR_PAIRS = 4
 """Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
@@ -52,23 +65,30 @@ class FloorPair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A computation on what it `reads` of two sets, giving the metrics `names`; `is_costly` ones get fewer rows."""
+    """A computation on what it `reads` of two sets, giving the metrics `names`.
+
+    `is_costly` ones get fewer rows, and no more than `most` of them.
+    """
 
     names: tuple[str, ...]
     reads: Literal["points", "energies"]
     compute: Callable[..., float | tuple[float, ...]]
     is_costly: bool = False
+    most: int | None = None
 
     def __call__(self, judged: Points, trusted: Points) -> tuple[float, ...]:
         result = self.compute(getattr(judged, self.reads), getattr(trusted, self.reads))
         return tuple(result) if isinstance(result, tuple) else (result,)
 
 
-COMPARISONS = (
+_OF_ENERGIES = (
     Comparison(("energy_tvd",), "energies", energy_tvd),
     Comparison(("energy_w1",), "energies", energy_wasserstein_1),
     Comparison(("energy_w2",), "energies", energy_wasserstein_2),
     Comparison(tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True),
+)
+COMPARISONS = (
+    *_OF_ENERGIES,
     Comparison(("w1",), "points", wasserstein_1, is_costly=True),
     Comparison(("w2",), "points", wasserstein_2, is_costly=True),
 )
@@ -76,6 +96,23 @@ PAPER_COMPARISONS = (
     Comparison(("paper_energy_tvd",), "energies", paper_energy_tvd),
     Comparison(("paper_w2",), "points", paper_w2, is_costly=True),
 )
+
+
+def comparisons_of(geometry: Centred | None) -> tuple[Comparison, ...]:
+    """Those of points, or of configurations of particles: there transport is taken up to their symmetries."""
+    if geometry is None:
+        return COMPARISONS
+    particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
+    # Floors repeat a comparison up to four times, so that a third of what two minutes allow is taken.
+    most = max(2, (default_max_configurations(geometry.num_particles, is_permuted=True) or 0) // 3)
+    permuted = partial(aligned_w2, is_permuted=True, allow_reflection=True, **particles)
+    return (
+        *_OF_ENERGIES,
+        Comparison(("distance_tvd",), "points", partial(distance_tvd, **particles)),
+        Comparison(("aligned_w2",), "points", partial(aligned_w2, **particles), is_costly=True),
+        Comparison(("permuted_w2",), "points", permuted, is_costly=True, most=most),
+    )
+
 
 ABOUT = {
     "num_nonfinite": ("samples", "samples with a coordinate that is not finite"),
@@ -88,6 +125,9 @@ ABOUT = {
     "energy_mmd_squared_unbiased": ("", "unbiased MMD^2 between energies; scatters about 0 for exact samples"),
     "w1": ("length", "W1, optimal transport with Euclidean cost, solved"),
     "w2": ("length", "W2, root of the optimal transport with squared Euclidean cost, solved"),
+    "distance_tvd": ("", "total variation of histograms of interatomic distances, mass outside counted as error"),
+    "aligned_w2": ("length", "W2 with configurations turned onto each other (Kabsch), labels kept: the paper's"),
+    "permuted_w2": ("length", "W2 with configurations turned, reflected and relabelled: a search, so an upper bound"),
     "paper_energy_tvd": ("", "the paper's TVD: samples outside the reference's energies are dropped"),
     "paper_w2": ("length", f"the paper's 'W2': Euclidean cost, POT stopped at {PAPER_MAX_ITERATIONS:,} iterations"),
     "second_moment_error": ("length^2", "absolute error of E|x|^2"),
@@ -100,6 +140,7 @@ def compare(comparison: Comparison, judged: Points, trusted: Points, floor_pair:
     """The metrics of one comparison, with their floors."""
     num_samples, num_trusted = len(judged), len(trusted)
     if comparison.is_costly:
+        limit = min(limit, comparison.most or limit)
         num_samples = num_trusted = min(limit, num_samples, num_trusted)
     values, failure = _attempt(comparison, judged, num_samples, trusted.between(0, num_trusted))
     floor = _measure_floor(comparison, floor_pair, num_samples, num_trusted)

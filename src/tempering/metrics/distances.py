@@ -55,13 +55,13 @@ def paper_w2(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
     comparison with published tables only. `wasserstein_1` and `wasserstein_2` are the distances.
     """
     cost = _cost_matrix(samples, reference, "euclidean")
-    plan, _, _ = _transport(cost, PAPER_MAX_ITERATIONS)
+    plan, _, _ = transport(cost, PAPER_MAX_ITERATIONS)
     # The unfinished plan need not carry all the mass; the paper's code divides by what it carries.
     return float(np.vdot(plan, cost) / plan.sum())
 
 
 def _solved_cost(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost, max_iterations: int) -> float:
-    _, cost, trouble = _transport(_cost_matrix(samples, reference, metric), max_iterations)
+    _, cost, trouble = transport(_cost_matrix(samples, reference, metric), max_iterations)
     if trouble is not None:
         raise MetricError(
             f"the optimal transport was not solved within {max_iterations:,} iterations ({trouble}); "
@@ -79,7 +79,7 @@ def _cost_matrix(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost
     return cdist(x, y, metric)
 
 
-def _transport(cost: np.ndarray, max_iterations: int) -> tuple[np.ndarray, float, str | None]:
+def transport(cost: np.ndarray, max_iterations: int) -> tuple[np.ndarray, float, str | None]:
     """The plan, its cost, and what went wrong (None when it is optimal)."""
     try:
         import ot

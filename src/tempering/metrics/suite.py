@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from tempering.metrics.comparisons import ABOUT, COMPARISONS, PAPER_COMPARISONS, FloorPair, Points, compare
+from tempering.metrics.comparisons import ABOUT, PAPER_COMPARISONS, FloorPair, Points, compare, comparisons_of
 from tempering.metrics.metric import Metric, MetricError, MetricsReport, checked_points
 from tempering.metrics.observables import expected_mean_error, second_moment_error
 from tempering.metrics.regions import estimated_region_weights, max_region_error, region_tv
@@ -45,7 +45,8 @@ def evaluate_samples(
     """Judge `samples`, unweighted draws meant to be from `target`, by every metric that the target's facts allow.
 
     Args:
-        target: an `ExactTarget` is also judged by its exact second moment and region weights.
+        target: an `ExactTarget` is also judged by its exact second moment and region weights, one with a `geometry` by
+            distances between particles and by transport up to their symmetries; its samples must be centred.
         samples: shape (n, dim), NumPy or JAX; rows that are not finite are counted, never dropped.
         reference: exact or trusted samples, shape (m, dim), finite, at least 4.
         reference_second: a second, independent such set for the floors. Without it they come from the halves of
@@ -75,7 +76,7 @@ def evaluate_samples(
     if limit < 2:
         raise MetricError(f"num_transport is {limit}; give at least 2")
 
-    comparisons = COMPARISONS + (PAPER_COMPARISONS if paper_compatible else ())
+    comparisons = comparisons_of(getattr(target, "geometry", None)) + (PAPER_COMPARISONS if paper_compatible else ())
     total = len(comparisons) + 1
     metrics = _count_nonfinite(judged)
     for done, comparison in enumerate(comparisons):

@@ -3,6 +3,7 @@
 from tempering.targets.base import ExactTarget, Target, evaluate
 from tempering.targets.gaussian import Gaussian, anisotropic_gaussian
 from tempering.targets.gaussian_mixture import GaussianMixture, mog40
+from tempering.targets.inner import Inner, in_inner_coordinates
 from tempering.targets.many_well import ManyWell
 from tempering.targets.pair_potential import PairPotential
 from tempering.targets.particles import dw4, lennard_jones
@@ -14,12 +15,14 @@ __all__ = [
     "ExactTarget",
     "Gaussian",
     "GaussianMixture",
+    "Inner",
     "ManyWell",
     "PairPotential",
     "Target",
     "anisotropic_gaussian",
     "dw4",
     "evaluate",
+    "in_inner_coordinates",
     "lennard_jones",
     "make_target",
     "mog40",
