@@ -8,6 +8,7 @@ import dataclasses
 from typing import TypeVar
 
 from tempering.errors import BudgetError
+from tempering.geometry import Centred
 from tempering.settings import (
     Exploration,
     Guidance,
@@ -15,6 +16,7 @@ from tempering.settings import (
     Ladder,
     MethodSettings,
     Network,
+    Noise,
     Pilot,
     PTDMSettings,
     PTSDSettings,
@@ -42,14 +44,25 @@ def default_budget(dim: int) -> int:
     return 50_000 + 10_000 * dim
 
 
-def default_settings(method: str, dim: int) -> MethodSettings:
-    """What `tp.fit` and our own presets use: the same for every density but for the width of the network."""
+def default_settings(method: str, dim: int, geometry: Centred | None = None) -> MethodSettings:
+    """What `tp.fit` and our own presets use: the same for every density but for the width of the network.
+
+    Particles have a network that knows them, and one scale for all their coordinates.
+    """
+    network = Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True)
+    noise, training = Noise(), Training(num_steps=8000, num_finetune_steps=2000, batch_size=512, patience=40)
+    if geometry is not None:
+        particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
+        network = Network("particle_transformer", width=64 if dim <= 16 else 128, depth=4, is_shared=True, **particles)
+        noise = Noise(prior="isotropic", is_isotropic=True)
+        training = dataclasses.replace(training, learning_rate=1e-3)
     common = {
         "is_sized_by_budget": True,
         "exploration": Exploration(kernel="automatic"),
         "pilot": Pilot(growth=4.0, max_rounds=8, max_rhat=1.4),
-        "network": Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True),
-        "training": Training(num_steps=8000, num_finetune_steps=2000, batch_size=512, patience=40),
+        "network": network,
+        "noise": noise,
+        "training": training,
         "sampling": Sampling(num_steps=32, divergence="automatic", num_probes=4, is_quasi_random=True),
     }
     if method == "pt_dm":

@@ -142,6 +142,7 @@ def final_sampler(
         log_z=levels[-1].log_z,
         log_z_error=levels[-1].log_z_error,
         warnings=warnings,
+        geometry=getattr(target, "geometry", None),
     )
     num = settings.num_final_draws
     if num == 0:

@@ -12,6 +12,7 @@ import numpy as np
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.geometry import Centred
 from tempering.importance import Weighted, weigh
 from tempering.ledger import Ledger
 from tempering.polish import independent_metropolis
@@ -48,6 +49,7 @@ class Sampler:
         pareto_k: shape of those weights' upper tail (`pareto.pareto_k`); above 0.7 they are not to be relied on. None
             where it was not measured or has no finite value.
         warnings: what a user should know before trusting the draws.
+        geometry: of particles; the model then works in inner coordinates, and what a user sees are configurations.
     """
 
     model: DiffusionModel
@@ -62,11 +64,16 @@ class Sampler:
     ess_fraction: float | None = None
     pareto_k: float | None = None
     warnings: tuple[str, ...] = ()
+    geometry: Centred | None = None
 
     @property
     def dim(self) -> int:
-        """Dimension of the target."""
-        return self.model.prior.location.shape[0]
+        """Dimension of a draw."""
+        return self.model.prior.location.shape[0] if self.geometry is None else self.geometry.full_dim
+
+    def outer(self, points: Float[Array, "particle dim"]) -> np.ndarray:
+        """Points in the model's coordinates as a user sees them: as they are, or as centred configurations."""
+        return np.asarray(points if self.geometry is None else _embed(self.geometry, points))
 
     @property
     def evaluations(self) -> int:
@@ -83,7 +90,7 @@ class Sampler:
         Args:
             num: how many.
             seed: the same seed gives the same draws; draw i does not depend on `num`.
-            solver: heun, euler, adaptive or sde; None takes that of the fit.
+            solver: heun, euler, adaptive, churn or sde; None takes that of the fit.
 
         Returns:
             An array of axes (num, dim).
@@ -91,7 +98,7 @@ class Sampler:
         require_count("num", num)
         sampling = self.sampling if solver is None else dataclasses.replace(self.sampling, solver=solver)
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
-        return np.asarray(draws)
+        return self.outer(draws)
 
     def sample_weighted(self, num: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
@@ -100,7 +107,7 @@ class Sampler:
         `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
         """
         weighted = self._weighted(num, seed)
-        return np.asarray(weighted.states.position), np.asarray(weighted.log_weights)
+        return self.outer(weighted.states.position), np.asarray(weighted.log_weights)
 
     def sample_exact(self, num: int, *, seed: int = 0) -> np.ndarray:
         """Equally weighted draws of the target: num evaluations, entered in the ledger as sampling.
@@ -126,7 +133,7 @@ class Sampler:
         num_chains = -(-int(num) // _CHAIN_LENGTH)
         start = resample(key_start, weighted.log_weights, num_chains, "multinomial")
         indices, _ = independent_metropolis(key_chains, weighted.log_weights, num_chains, start)
-        return np.asarray(weighted.states.position[indices])
+        return self.outer(weighted.states.position[indices])
 
     def _weighted(self, num: int, seed: int) -> Weighted:
         require_count("num", num)
@@ -138,14 +145,18 @@ class Sampler:
     def log_prob(self, x: Float[Array, "*batch dim"] | np.ndarray, *, seed: int = 0) -> np.ndarray:
         """Normalised log density of the sampler at one point or at many. No target evaluation.
 
-        `seed` matters only where the divergence is estimated with random probes.
+        For churn it is that of Heun's solver, without the kicks: a given point has no path.
+        `seed` matters only where the divergence is estimated with random probes. The density of a configuration is that
+        of the centred one, by the volume of the centred subspace.
         """
         points = jnp.asarray(x, jnp.float32)
         if points.ndim not in (1, 2) or points.shape[-1] != self.dim:
             raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
-        values = self.model.log_prob(self._key(seed), points.reshape((-1, self.dim)), self.sampling)
+        rows = points.reshape((-1, self.dim))
+        rows = rows if self.geometry is None else _restrict(self.geometry, rows)
+        values = self.model.log_prob(self._key(seed), rows, self.sampling)
         return np.asarray(values.reshape(points.shape[:-1]))
 
     def summary(self) -> str:
@@ -185,6 +196,7 @@ class Sampler:
             "format": _FORMAT,
             "method": self.method,
             "dim": self.dim,
+            "geometry": None if self.geometry is None else dataclasses.asdict(self.geometry),
             "network": dataclasses.asdict(self.network),
             "sampling": dataclasses.asdict(self.sampling),
             "noise_distribution": self.model.levels.distribution,
@@ -210,6 +222,16 @@ class Sampler:
         return folder
 
 
+@eqx.filter_jit
+def _embed(geometry: Centred, points: Float[Array, "particle dim"]) -> Float[Array, "particle full_dim"]:
+    return jax.vmap(geometry.embed)(points)
+
+
+@eqx.filter_jit
+def _restrict(geometry: Centred, points: Float[Array, "particle full_dim"]) -> Float[Array, "particle dim"]:
+    return jax.vmap(geometry.restrict)(points)
+
+
 def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
     """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
 
@@ -232,10 +254,10 @@ def load_sampler(folder: str | Path, target: Any = None) -> Sampler:
     facts = read_json(folder / "sampler.json")
     if facts.get("format") != _FORMAT:
         raise RunFolderError(f"{folder} holds format {facts.get('format')!r}; this version reads {_FORMAT!r}")
-    network = Network(**facts["network"])
-    model = tree_from(
-        model_like(facts["dim"], network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz")
-    )
+    network, geometry = Network(**facts["network"]), facts.get("geometry")  # older files have none
+    geometry = None if geometry is None else Centred(**geometry)
+    dim = facts["dim"] if geometry is None else geometry.dim
+    model = tree_from(model_like(dim, network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz"))
     return Sampler(
         model=model,
         target=target,
@@ -249,4 +271,5 @@ def load_sampler(folder: str | Path, target: Any = None) -> Sampler:
         ess_fraction=facts["ess_fraction"],
         pareto_k=facts.get("pareto_k"),  # older files have none
         warnings=tuple(facts["warnings"]),
+        geometry=geometry,
     )

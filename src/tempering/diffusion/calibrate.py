@@ -66,6 +66,9 @@ def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior
     location, std = spread(buffer)
     if noise.prior == "noise":
         return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, sigma_max))
+    if noise.prior == "isotropic":
+        variance = jnp.mean(std**2 + location**2) + sigma_max**2
+        return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, jnp.sqrt(variance)))
     noised = covariance(buffer) + sigma_max**2 * jnp.eye(location.shape[0])
     return Prior(location, jnp.linalg.cholesky(noised))
 
@@ -82,6 +85,8 @@ def _level_data(
     full = padded(buffer, size)
     location, scale = _location_and_scale(noise, buffer)
     variance = inner_scale(buffer, beta) ** 2
+    if noise.is_isotropic:
+        variance = jnp.full_like(variance, 1.0 / jnp.mean(1.0 / variance))
     return LevelData(
         full.position,
         beta * full.log_density_grad,

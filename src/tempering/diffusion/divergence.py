@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from tempering.types import Array, Denoise, Float, Key
 
-__all__ = ["denoise_with_trace", "step_with_log_det"]
+__all__ = ["denoise_with_trace", "probed_log_det", "step_with_log_det"]
 
 
 def denoise_with_trace(
@@ -65,6 +65,18 @@ def step_with_log_det(
         jacobian = jax.vmap(push)(jnp.eye(dim, dtype=x.dtype))
         return moved, jnp.linalg.slogdet(jacobian)[1], scale
 
+    probes = jax.random.rademacher(key, (num_probes, dim), x.dtype)
+    return moved, *probed_log_det(push, probes, scale)
+
+
+def probed_log_det(
+    push: Callable[[Float[Array, " dim"]], Float[Array, " dim"]],
+    probes: Float[Array, "probe dim"],
+    scale: Float[Array, ""],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The hutchinson of `step_with_log_det`: log |det J| and J's mean eigenvalue, from products `push` with J."""
+    dim = probes.shape[1]
+
     def one_probe(probe: Array) -> tuple[Array, Array]:
         pushed = push(probe)
         once = pushed / scale - probe
@@ -72,7 +84,6 @@ def step_with_log_det(
         series = jnp.vdot(probe, once - twice / 2.0) + jnp.vdot(once, twice) / 3.0 - jnp.vdot(twice, twice) / 4.0
         return series, jnp.vdot(probe, pushed) / dim
 
-    probes = jax.random.rademacher(key, (num_probes, dim), x.dtype)
     series, mean = jax.tree.map(jnp.mean, jax.vmap(one_probe)(probes))
     # A guess outside these bounds would be no guess: steps change lengths by less than that.
-    return moved, dim * jnp.log(scale) + series, jnp.clip(mean, 0.1, 10.0)
+    return dim * jnp.log(scale) + series, jnp.clip(mean, 0.1, 10.0)

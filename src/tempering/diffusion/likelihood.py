@@ -35,6 +35,10 @@ def log_likelihood(
     chunk_size: int,
     on_chunk: Callable[[int], None] = lambda done: None,
 ) -> Float[Array, " particle"]:
-    """Normalised log density of the sampler at every point, by the same solver and grid as `draw`."""
+    """Normalised log density of the sampler at every point, by the same solver and grid as `draw`.
+
+    Churn has densities of paths, which a given point does not tell: its kicks are left out, and what is returned is the
+    density of the probability flow by Heun's solver.
+    """
     start = (jax.random.split(key, x.shape[0]), x)
     return in_chunks(lambda part: _likelihood_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)

@@ -27,7 +27,7 @@ class Denoiser(eqx.Module):
     noise stays isotropic. `location`, `sigma_data` and `c_temperature` belong to the level, not to the optimiser.
     """
 
-    network: Callable[[Array, Array, Array], Array]
+    network: Callable[..., Array]
     location: Float[Array, "*model dim"]
     sigma_data: Float[Array, "*model dim"]
     c_temperature: Float[Array, "*model"]
@@ -39,5 +39,6 @@ class Denoiser(eqx.Module):
         c_in = 1.0 / jnp.sqrt(total)
         c_noise = jnp.log(sigma) / 4.0
         centred = x_noisy - self.location
-        raw = self.network(c_in * centred, c_noise, self.c_temperature)
+        units = (c_in[0],) if hasattr(self.network, "geometry") else ()  # of particles: one scale for all coordinates
+        raw = self.network(c_in * centred, c_noise, self.c_temperature, *units)
         return self.location + c_skip * centred + output_scale(sigma, self.sigma_data) * raw

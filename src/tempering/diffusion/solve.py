@@ -1,4 +1,4 @@
-"""A denoiser made into samples: probability-flow ODE (with log densities) and reverse SDE.
+"""A denoiser made into samples: probability-flow ODE (with log densities), the same with churn, and reverse SDE.
 
 Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min. With sigma as the clock the flow is
 dx / d sigma = (x - D(x; sigma)) / sigma. On a grid, log q is that of the discrete map itself, so importance weights are
@@ -13,8 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.diffusion.churn import Kicks, churned
 from tempering.diffusion.divergence import denoise_with_trace, step_with_log_det
 from tempering.diffusion.noise import Prior
+from tempering.diffusion.steps import flow_step
 from tempering.numerics import compensated_add
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Key, Keys
@@ -27,13 +29,17 @@ _LARGEST_EXACT = 16
 
 
 class Method(eqx.Module):
-    """How to integrate; static, so it is part of the compilation's key. `divergence` may also be none."""
+    """How to integrate; static, so it is part of the compilation's key. `divergence` may also be none.
+
+    `kicks` are those of the solver churn.
+    """
 
     solver: str = eqx.field(static=True)
     divergence: str = eqx.field(static=True)
     num_probes: int = eqx.field(static=True)
     rtol: float = eqx.field(static=True)
     atol: float = eqx.field(static=True)
+    kicks: Kicks | None = None
 
 
 def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
@@ -41,7 +47,10 @@ def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
     divergence = sampling.divergence if with_density else "none"
     if divergence == "automatic":
         divergence = "exact" if dim <= _LARGEST_EXACT else "hutchinson"
-    return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol)
+    kicks = None
+    if sampling.solver == "churn":
+        kicks = Kicks(sampling.churn, sampling.churn_min, sampling.churn_max, sampling.churn_noise)
+    return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol, kicks)
 
 
 def is_exact(sampling: Sampling, dim: int) -> bool:
@@ -52,19 +61,12 @@ def is_exact(sampling: Sampling, dim: int) -> bool:
 def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
     """Euler or Heun along the nodes. The log density falls by log |det| of every step, summed with compensation."""
 
-    def velocity(x: Array, sigma: Array) -> Array:
-        return (x - denoise(x, sigma)) / sigma
-
     def one_step(carry, nodes):
         x, total, compensation, scale = carry
         index, sigma, sigma_next = nodes
 
         def solver_step(x: Array) -> Array:
-            here = velocity(x, sigma)
-            moved = x + (sigma_next - sigma) * here
-            if method.solver == "euler":
-                return moved
-            return x + 0.5 * (sigma_next - sigma) * (here + velocity(moved, sigma_next))
+            return flow_step(denoise, x, sigma, sigma_next, is_second_order=method.solver != "euler")[0]
 
         probe_key = jax.random.fold_in(key, index)
         moved, log_det, scale = step_with_log_det(
@@ -108,7 +110,7 @@ def _flow_adaptive(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: 
 def flow(
     denoise: Denoise, x: Float[Array, " dim"], sigmas: Float[Array, " node"], key: Key, method: Method
 ) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
-    """Carry one point along the probability flow through the nodes, up or down.
+    """Carry one point along the probability flow through the nodes, up or down. Churn counts as Heun here: no kicks.
 
     Returns:
         The point at the last node and log q(there) - log q(here).
@@ -140,7 +142,12 @@ def _draw_one(
     if method.solver == "sde":
         return _ancestral(denoise, x, sigmas, key_path), jnp.full((), jnp.nan)
     log_prior = prior.log_prob(x)
-    x, change = flow(denoise, x, sigmas, key_path, method)
+    if method.kicks is not None:
+        x, change = churned(
+            denoise, x, sigmas, key_path, method.kicks, divergence=method.divergence, num_probes=method.num_probes
+        )
+    else:
+        x, change = flow(denoise, x, sigmas, key_path, method)
     # Without the divergence there is no density: NaN, so that nothing half computed can pass for one.
     return x, jnp.full((), jnp.nan) if method.divergence == "none" else log_prior + change
 
@@ -189,6 +196,8 @@ def draw(
     on_chunk: Callable[[int], None] = lambda done: None,
 ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
     """`num` independent samples and their log densities (NaN for the SDE and for divergence none).
+
+    With churn they are log densities of paths (see `churn`): right in importance weights, and only there.
 
     Args:
         normals: standard normal points to start from in place of independent ones.

@@ -17,32 +17,48 @@ __all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
 
 @dataclass(frozen=True)
 class Network:
-    """The denoiser's network: the paper's plain MLP or a residual one.
+    """The denoiser's network: the paper's plain MLP or a residual one; for particles an equivariant one.
 
     Args:
-        kind: mlp or residual.
+        kind: mlp, residual, egnn (the paper's, for particles) or particle_transformer.
         width: hidden width.
-        depth: linear layers of the MLP, or residual blocks.
+        depth: linear layers of the MLP, residual blocks, or layers of a network of particles.
         num_frequencies: Fourier features of the noise level.
         coordinate_width: hidden width of a branch that sees every coordinate alone, beside the residual network that
             sees them all; 0 leaves it out.
         is_shared: one network for all levels, told the temperature; or one a level, as in the paper.
+        num_particles, spatial_dim: of what egnn and particle_transformer see; a fit of particles fills them in.
+        unit: a length such as that of two particles in contact, for the particle_transformer's radial features.
+        is_half: matrix products of the particle_transformer in bfloat16.
     """
 
-    kind: Literal["mlp", "residual"] = "residual"
+    kind: Literal["mlp", "residual", "egnn", "particle_transformer"] = "residual"
     width: int = 128
     depth: int = 4
     num_frequencies: int = 16
     coordinate_width: int = 0
     is_shared: bool = False
+    num_particles: int = 0
+    spatial_dim: int = 3
+    unit: float = 1.0
+    is_half: bool = False
+
+    @property
+    def is_of_particles(self) -> bool:
+        """Whether the network takes a configuration apart into particles."""
+        return self.kind in ("egnn", "particle_transformer")
 
     def __post_init__(self) -> None:
-        require_choice("network.kind", self.kind, ("mlp", "residual"))
+        require_choice("network.kind", self.kind, ("mlp", "residual", "egnn", "particle_transformer"))
         require_count("network.width", self.width)
         require_count("network.depth", self.depth, 2)
         require_count("network.num_frequencies", self.num_frequencies)
         require_count("network.coordinate_width", self.coordinate_width, 0)
         require_flag("network.is_shared", self.is_shared)
+        require_count("network.num_particles", self.num_particles, 0)
+        require_count("network.spatial_dim", self.spatial_dim)
+        require_positive("network.unit", self.unit)
+        require_flag("network.is_half", self.is_half)
 
 
 @dataclass(frozen=True)
@@ -54,8 +70,10 @@ class Noise:
         sigma_max: None takes five times the spread of the hottest buffer.
         rho: spacing of the sampling grid.
         distribution: of ln sigma in training: log_uniform over the range, or log_normal(log_mean, log_std).
-        prior: matched starts from the noised buffer's Gaussian (mean and covariance), noise from N(0, sigma_max^2).
-        is_isotropic: one sigma_data for all coordinates (the paper), or one for each.
+        prior: matched starts from the noised buffer's Gaussian (mean and covariance), isotropic from N(0, s^2) with the
+            noised buffer's mean variance s^2, noise from N(0, sigma_max^2).
+        is_isotropic: one scale for all coordinates (the paper), or one for each. Particles need it: their coordinates
+            are alike.
     """
 
     sigma_min: float | None = None
@@ -64,7 +82,7 @@ class Noise:
     distribution: Literal["log_uniform", "log_normal"] = "log_uniform"
     log_mean: float = -1.2
     log_std: float = 1.2
-    prior: Literal["matched", "noise"] = "matched"
+    prior: Literal["matched", "isotropic", "noise"] = "matched"
     is_isotropic: bool = False
 
     def __post_init__(self) -> None:
@@ -77,7 +95,7 @@ class Noise:
         require_choice("noise.distribution", self.distribution, ("log_uniform", "log_normal"))
         require_number("noise.log_mean", self.log_mean, lambda number: True, "a finite number")
         require_positive("noise.log_std", self.log_std)
-        require_choice("noise.prior", self.prior, ("matched", "noise"))
+        require_choice("noise.prior", self.prior, ("matched", "isotropic", "noise"))
         require_flag("noise.is_isotropic", self.is_isotropic)
 
 
@@ -135,7 +153,9 @@ class Sampling:
     """How a denoiser is turned into samples.
 
     Args:
-        solver: heun or euler on the rho-spaced grid, adaptive (Diffrax), or sde (ancestral reverse SDE; no density).
+        solver: heun or euler on the rho-spaced grid, adaptive (Diffrax), churn (EDM's stochastic sampler: Heun with
+            kicks that forget the denoiser's errors; weights are those of paths), or sde (ancestral reverse SDE; no
+            density).
         num_steps: steps of the grid.
         divergence: how volume is tracked: exact (determinants from dim forward-mode products), hutchinson (probes), or
             automatic: exact up to 16 dimensions.
@@ -144,9 +164,13 @@ class Sampling:
         chunk_size: samples integrated at once; bounds memory, does not change results.
         is_quasi_random: draws that a level keeps start from scrambled Sobol points, which cover the modes more evenly
             than independent ones; what the finished sampler draws is always independent.
+        churn: EDM's S_churn: every step first raises sigma by the share min(churn / num_steps, sqrt(2) - 1). More
+            forgets more, and the weights vary more; at a given churn both errors fall with num_steps.
+        churn_min, churn_max: between which sigma there are kicks; churn_max None has no limit.
+        churn_noise: EDM's S_noise, by which kicks are inflated; 1 is what sigma asks for.
     """
 
-    solver: Literal["heun", "euler", "adaptive", "sde"] = "heun"
+    solver: Literal["heun", "euler", "adaptive", "churn", "sde"] = "heun"
     num_steps: int = 60
     divergence: Literal["automatic", "exact", "hutchinson"] = "exact"
     num_probes: int = 1
@@ -154,9 +178,13 @@ class Sampling:
     atol: float = 1e-4
     chunk_size: int = 2000
     is_quasi_random: bool = False
+    churn: float = 40.0
+    churn_min: float = 0.0
+    churn_max: float | None = None
+    churn_noise: float = 1.0
 
     def __post_init__(self) -> None:
-        require_choice("sampling.solver", self.solver, ("heun", "euler", "adaptive", "sde"))
+        require_choice("sampling.solver", self.solver, ("heun", "euler", "adaptive", "churn", "sde"))
         require_count("sampling.num_steps", self.num_steps, 2)
         require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson"))
         require_count("sampling.num_probes", self.num_probes)
@@ -164,6 +192,13 @@ class Sampling:
         require_positive("sampling.atol", self.atol)
         require_count("sampling.chunk_size", self.chunk_size)
         require_flag("sampling.is_quasi_random", self.is_quasi_random)
+        for name in ("churn", "churn_min"):
+            given = getattr(self, name)
+            require_number(f"sampling.{name}", given, lambda number: number >= 0, "a number of at least 0")
+        if self.churn_max is not None:
+            require_positive("sampling.churn_max", self.churn_max)
+            require(self.churn_min < self.churn_max, "sampling.churn_min", self.churn_min, "below sampling.churn_max")
+        require_positive("sampling.churn_noise", self.churn_noise)
 
 
 @dataclass(frozen=True)

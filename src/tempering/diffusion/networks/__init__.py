@@ -1,15 +1,38 @@
-"""Networks F(x, c_noise, c_temperature) -> (dim,) that a denoiser preconditions. Unbatched."""
+"""Networks F(x, c_noise, c_temperature) -> (dim,) that a denoiser preconditions. Unbatched.
 
+Those of particles take c_in as well: with it they tell physical distances from scaled ones.
+"""
+
+from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.mlp import MLP
+from tempering.diffusion.networks.particle_transformer import ParticleTransformer
 from tempering.diffusion.networks.residual import ResidualMLP
+from tempering.errors import SettingsError
+from tempering.geometry import Centred
 from tempering.settings import Network
 from tempering.types import Key
 
-__all__ = ["MLP", "Embedding", "ResidualMLP", "make_network"]
+__all__ = ["EGNN", "MLP", "Embedding", "ParticleTransformer", "ResidualMLP", "make_network"]
 
 
-def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP:
-    """The network of the settings, freshly initialised."""
-    kinds = {"mlp": MLP, "residual": ResidualMLP}
-    return kinds[network.kind](key, dim, network)
+def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP | EGNN | ParticleTransformer:
+    """The network of the settings, freshly initialised.
+
+    Raises:
+        SettingsError: if a network of particles is asked for where `dim` is not that of so many particles.
+    """
+    if not network.is_of_particles:
+        kinds = {"mlp": MLP, "residual": ResidualMLP}
+        return kinds[network.kind](key, dim, network)
+    num, axes = network.num_particles, network.spatial_dim
+    if num < 2 or (num - 1) * axes != dim:
+        raise SettingsError(
+            f"network.kind = {network.kind!r} is for particles: network.num_particles = {num} and spatial_dim = {axes} "
+            f"make {max(0, num - 1) * axes} inner coordinates where the density has {dim}; give a density with a "
+            "`geometry`, such as PairPotential, or kind = 'residual'"
+        )
+    geometry = Centred(num, axes)
+    if network.kind == "egnn":
+        return EGNN(key, geometry, network)
+    return ParticleTransformer(key, geometry, network, unit=network.unit, is_half=network.is_half)

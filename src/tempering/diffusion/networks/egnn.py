@@ -1,0 +1,119 @@
+"""The paper's network for particles: an E(n)-equivariant graph network on all pairs (Satorras et al. 2021).
+
+Consumes the inner coordinates of a centred configuration, scaled to unit spread; produces inner coordinates. Turning,
+reflecting or relabelling the particles does the same to the output. Assumes one scale for all coordinates.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.diffusion.networks.embedding import Embedding
+from tempering.diffusion.networks.linear import Linear
+from tempering.diffusion.networks.pairs import along, differences, lengths, off_diagonal, pull
+from tempering.geometry import Centred
+from tempering.settings import Network
+from tempering.types import Array, Float, Key
+
+__all__ = ["EGNN"]
+
+
+class _Layer(eqx.Module):
+    """m_ij = phi_e(h_i, h_j, d_ij^2, d0_ij^2), e_ij = sigmoid(w m_ij), and from them new coordinates and states.
+
+        x_i <- x_i + sum_j phi_x(m_ij) (x_i - x_j) / (d_ij + 1)
+        h_i <- h_i + phi_h(h_i, sum_j e_ij m_ij)
+
+    The first layer of phi_e is linear in what it is given: W1 h_i + W2 h_j + w3 d_ij^2 + w4 d0_ij^2 + b, with d0 the
+    distance at entry. So its products are over particles and no tensor of concatenated pairs is built. phi_x is
+    linear, because m_ij has gone through two layers already. One product of full width over pairs is left, where the
+    concatenating form has four. Both sums over j are divided by sqrt(n - 1).
+    """
+
+    receiver: Linear
+    sender: Linear
+    radial: Float[Array, "*model feature width"]
+    message: Linear
+    heads: Linear
+    own: Linear
+    gathered: Linear
+    update: Linear
+
+    def __init__(self, key: Key, width: int):
+        keys = jax.random.split(key, 8)
+        self.receiver, self.sender, self.message, self.own, self.gathered, self.update = (
+            Linear(width, width, key=key) for key in keys[:6]
+        )
+        self.radial = jax.random.uniform(keys[6], (2, width), minval=-1.0, maxval=1.0) * width**-0.5
+        heads = Linear(width, 2, key=keys[7])
+        # The gate starts at random, the move at zero.
+        started = (heads.weight.at[:, 1].set(0.0), heads.bias.at[1].set(0.0))
+        self.heads = eqx.tree_at(lambda layer: (layer.weight, layer.bias), heads, started)
+
+    def __call__(
+        self,
+        hidden: Float[Array, "particle width"],
+        x: Float[Array, "xyz particle"],
+        squared_at_entry: Float[Array, "particle particle"],
+    ) -> tuple[Float[Array, "particle width"], Float[Array, "xyz particle"]]:
+        """The states and coordinates after this layer."""
+        num = hidden.shape[0]
+        difference = differences(x)
+        length = lengths(difference)
+        nodes = along(self.receiver, hidden)[:, None] + along(self.sender, hidden)[None]
+        radial = self.radial[:, None, None]
+        edges = nodes + (length**2)[..., None] * radial[0] + squared_at_entry[..., None] * radial[1]
+        message = jax.nn.silu(along(self.message, jax.nn.silu(edges)))
+        heads = along(self.heads, message)
+        gate = jax.nn.sigmoid(heads[..., 0]) * off_diagonal(num)
+        move = heads[..., 1] / (length + 1.0)
+        # Sums over n - 1 random terms: without the factor, what 55 particles say drowns what each one knows.
+        scale = (num - 1) ** -0.5
+        gathered = scale * jnp.einsum("ij,ijw->iw", gate, message)
+        inner = along(self.own, hidden) + along(self.gathered, gathered)
+        return hidden + along(self.update, jax.nn.silu(inner)), x + scale * pull(move, difference)
+
+
+class EGNN(eqx.Module):
+    """`depth` layers on the fully connected graph; the output is how far they have moved the particles.
+
+    States start from the features of noise and temperature, the same for all particles. All moves start at zero: the
+    best linear denoiser.
+    """
+
+    embedding: Embedding
+    entry: Linear
+    layers: tuple[_Layer, ...]
+    geometry: Centred
+
+    def __init__(self, key: Key, geometry: Centred, network: Network):
+        self.geometry = geometry
+        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        key_entry, *keys = jax.random.split(key, 1 + network.depth)
+        self.entry = Linear(self.embedding.size, network.width, key=key_entry)
+        self.layers = tuple(_Layer(layer_key, network.width) for layer_key in keys)
+
+    def __call__(
+        self,
+        x: Float[Array, " dim"],
+        c_noise: Float[Array, ""],
+        c_temperature: Float[Array, ""],
+        c_in: Float[Array, ""],
+    ) -> Float[Array, " dim"]:
+        """The raw network output of one configuration.
+
+        Args:
+            x: inner coordinates, times c_in.
+            c_noise: ln(sigma) / 4.
+            c_temperature: ln(T) / 2; ignored unless the network is shared.
+            c_in: 1 / sqrt(sigma^2 + sigma_data^2); not needed here, for it follows from c_noise.
+        """
+        del c_in
+        num, axes = self.geometry.num_particles, self.geometry.spatial_dim
+        start = self.geometry.embed(x).reshape(num, axes).T
+        squared = lengths(differences(start)) ** 2
+        state = self.entry(self.embedding(c_noise, c_temperature))
+        hidden, moved = jnp.broadcast_to(state[None], (num, state.shape[0])), start
+        for layer in self.layers:
+            hidden, moved = layer(hidden, moved, squared)
+        return self.geometry.restrict((moved - start).T.reshape(-1))
