@@ -19,6 +19,7 @@ from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
 from tempering.experiments.methods import METHODS, check_sizes
 from tempering.experiments.run import target_of
 from tempering.experiments.run_folder import RunFolder
+from tempering.geometry import Centred
 from tempering.ledger import Ledger
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
 from tempering.progress import choose_display
@@ -33,6 +34,7 @@ from tempering.settings import (
     require_positive,
     require_seed,
 )
+from tempering.targets import in_inner_coordinates
 
 __all__ = ["fit", "load"]
 
@@ -56,7 +58,8 @@ def fit(
     """Turn an unnormalised density into a sampler.
 
     Args:
-        log_density: a JAX function of one point of shape (dim,), or an object with `dim` and `log_density(x)`.
+        log_density: a JAX function of one point of shape (dim,), or an object with `dim` and `log_density(x)`. One with
+            a `geometry`, such as `PairPotential`, is sampled on configurations centred at the origin.
         dim: the dimension; needed for a function.
         method: ptsd, or pt_dm for parallel tempering with one diffusion model.
         budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim. Never exceeded.
@@ -79,7 +82,8 @@ def fit(
         >>> sampler = tp.fit(lambda x: -0.5 * jnp.sum(x**2), dim=2, seed=0)  # doctest: +SKIP
     """
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
-    target = as_target(log_density, dim)
+    target = in_inner_coordinates(as_target(log_density, dim))
+    geometry = getattr(target, "geometry", None)
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
     if budget is not None:
@@ -88,11 +92,11 @@ def fit(
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = settings or default_settings(method, target.dim)
+    base = settings or default_settings(method, target.dim, geometry)
     if not isinstance(base, _SETTINGS[method]):
         raise SettingsError(f"method {method!r} takes {_SETTINGS[method].__name__}, not {type(base).__name__}")
     width = scale if scale is not None else base.initial.scale
-    start_fn = _start_fn(init, target.dim, width)
+    start_fn = _start_fn(init, target.dim, width, geometry)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
     changed = _replace(base, ladder_settings, width)
     _check_budget(method, target.dim, changed, budget)
@@ -130,7 +134,7 @@ def load(folder: str | Path, log_density: Any = None) -> Sampler:
             return load_sampler(folder, target_of(config))
     sampler = load_sampler(folder)
     if log_density is not None:
-        sampler.target = as_target(log_density, sampler.dim)
+        sampler.target = in_inner_coordinates(as_target(log_density, sampler.dim))
     return sampler
 
 
@@ -148,9 +152,17 @@ def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int |
             )
 
 
-def _start_fn(init: Any, dim: int, scale: float) -> StartFn:
+def _start_fn(init: Any, dim: int, scale: float, geometry: Centred | None) -> StartFn:
+    """Starting points in inner coordinates; a user's own are configurations, and are centred where there is need."""
     if init is None:
         return normal_start(dim, scale)
+    if geometry is None:
+        return _own_start(init, dim)
+    outer = _own_start(init, geometry.full_dim)
+    return lambda key, num: jax.vmap(geometry.restrict)(outer(key, num))
+
+
+def _own_start(init: Any, dim: int) -> StartFn:
     if callable(init):
         return _checked(init, dim)
     try:

@@ -121,6 +121,7 @@ def _piloted(
             pilot,
             settings.exploration.target_acceptance or kernel.optimal_acceptance,
             progress.ledger,
+            is_isotropic=settings.noise.is_isotropic,
             on_round=lambda index, temperature, rhat: tell(
                 "pilot", 0, index + 1, pilot.max_rounds, temperature=temperature
             ),

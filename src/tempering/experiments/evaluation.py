@@ -10,7 +10,7 @@ from tempering.experiments.config import MetricsConfig
 from tempering.importance import weigh
 from tempering.metrics import Metric, evaluate_samples
 from tempering.sampler import Sampler
-from tempering.targets import ExactTarget
+from tempering.targets import ExactTarget, Inner
 from tempering.types import Event, Key, OnEvent, ignore_event
 
 __all__ = ["judge"]
@@ -20,11 +20,19 @@ _GRID = 160
 
 
 def judge(
-    sampler: Sampler, key: Key, config: MetricsConfig, on_event: OnEvent = ignore_event
+    sampler: Sampler,
+    key: Key,
+    config: MetricsConfig,
+    on_event: OnEvent = ignore_event,
+    *,
+    trusted: np.ndarray | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Metrics by name, JSON-ready, and the arrays that figures need.
 
     Consumes the sampler with its target; enters what it evaluates in the sampler's ledger under `metrics`.
+
+    Args:
+        trusted: reference samples of a target that has no exact ones; twice `config.num_samples` are used if there are.
     """
     target = sampler.target
     key_draw, key_reference, key_second, key_weights, key_likelihood = jax.random.split(key, 5)
@@ -35,27 +43,32 @@ def judge(
 
     tell("draws", 0, 1)
     draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling, with_density=False)
-    arrays: dict[str, np.ndarray] = {"draws": np.asarray(draws)}
+    arrays: dict[str, np.ndarray] = {"draws": sampler.outer(draws)}
     metrics: dict[str, Metric] = {}
+    outer = target.target if isinstance(target, Inner) else target
+    sets: list[np.ndarray] = []
     if isinstance(target, ExactTarget):
-        reference, second = (target.sample(k, config.num_samples) for k in (key_reference, key_second))
+        sets = [np.asarray(target.sample(k, config.num_samples)) for k in (key_reference, key_second)]
+        metrics |= _likelihood(sampler, key_likelihood, jnp.asarray(sets[0][: config.num_likelihood]))
+    elif trusted is not None:
+        sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
+    if sets:
         report = evaluate_samples(
-            target,
-            np.asarray(draws),
-            reference=np.asarray(reference),
-            reference_second=np.asarray(second),
+            outer,
+            arrays["draws"],
+            reference=sets[0],
+            reference_second=sets[1] if len(sets) > 1 else None,
             num_transport=config.num_transport,
             paper_compatible=config.is_paper_compatible,
             on_metric=tell,
         )
         sampler.ledger.spend("metrics", report.num_evaluations, with_gradient=False)
-        metrics |= _likelihood(sampler, key_likelihood, reference[: config.num_likelihood])
         metrics |= report.metrics
-        arrays |= {"reference": np.asarray(reference)}
+        arrays["reference"] = sets[0]
     for name in ("draws", "reference"):
         if name in arrays:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
-            arrays[f"{name}_log_density"] = np.asarray(_log_densities(target, arrays[name]))
+            arrays[f"{name}_log_density"] = np.asarray(_log_densities(outer, arrays[name]))
     if config.num_weighted:
         tell("weights", 0, 1)
         x, log_q = sampler.model.draw(key_weights, config.num_weighted, sampler.sampling, with_density=True)

@@ -4,12 +4,14 @@ What the paper's tables leave open (network width, optimiser, start, noise distr
 docs/decisions/0003-paper-presets.md.
 """
 
+import dataclasses
 from typing import Literal
 
 from tempering.automatic import default_settings
 from tempering.errors import SettingsError
 from tempering.experiments.ablations import ablations
 from tempering.experiments.config import MetricsConfig, RunConfig, TargetConfig
+from tempering.geometry import Centred
 from tempering.settings import (
     Exploration,
     Initial,
@@ -28,6 +30,7 @@ __all__ = ["PRESETS", "preset"]
 
 _MOG40 = TargetConfig("mog40")
 _MW32 = TargetConfig("many_well", {"dim": 32})
+_DW4, _LJ13, _LJ55 = TargetConfig("dw4"), *(TargetConfig("lj", {"num_particles": n}) for n in (13, 55))
 
 # The paper's appendix: 5-layer MLP, t_max = 40, Euler, sigma_data from the buffer, batch 1,000, 10,000 iterations.
 _PAPER_NETWORK = Network(kind="mlp", width=256, depth=5)
@@ -97,10 +100,27 @@ def _ours(
     dim: int,
     budget: int,
     method: Literal["ptsd", "pt_dm"] = "ptsd",
+    geometry: Centred | None = None,
 ) -> RunConfig:
     """What `tp.fit` does with this density and budget: the same settings for every target."""
-    settings = default_settings(method, dim)
+    settings = default_settings(method, dim, geometry)
     return RunConfig(name, description, target, method, settings, budget=budget, metrics=MetricsConfig())
+
+
+def _of_particles(
+    name: str,
+    description: str,
+    target: TargetConfig,
+    geometry: Centred,
+    budget: int,
+    method: Literal["ptsd", "pt_dm"] = "ptsd",
+) -> RunConfig:
+    config = _ours(name, description, target, geometry.dim, budget, method, geometry)
+    if target.name != "lj":
+        return config
+    # A liquid at T = 1, without barriers: hotter levels are there for the ladder, not for mixing.
+    pilot = dataclasses.replace(config.settings.pilot, ceiling=2.0)
+    return dataclasses.replace(config, settings=dataclasses.replace(config.settings, pilot=pilot))
 
 
 PRESETS: dict[str, RunConfig] = {
@@ -110,6 +130,16 @@ PRESETS: dict[str, RunConfig] = {
         _ours("mw32", "Many-Well-32, our defaults", _MW32, 32, 300_000),
         _ours("mw64", "Many-Well-64, our defaults", TargetConfig("many_well", {"dim": 64}), 64, 600_000),
         _ours("mw128", "Many-Well-128, our defaults", TargetConfig("many_well", {"dim": 128}), 128, 1_200_000),
+        _of_particles("dw4", "DW-4, four particles in the plane, our defaults", _DW4, Centred(4, 2), 20_000),
+        _of_particles("lj13", "Lennard-Jones, 13 particles, our defaults", _LJ13, Centred(13, 3), 100_000),
+        _of_particles("lj55", "Lennard-Jones, 55 particles, our defaults", _LJ55, Centred(55, 3), 150_000),
+        _of_particles("dw4-pt-dm", "PT+DM on DW-4, at equal evaluations", _DW4, Centred(4, 2), 20_000, "pt_dm"),
+        _of_particles(
+            "lj13-pt-dm", "PT+DM on LJ-13, at equal evaluations", _LJ13, Centred(13, 3), 100_000, "pt_dm"
+        ),
+        _of_particles(
+            "lj55-pt-dm", "PT+DM on LJ-55, at equal evaluations", _LJ55, Centred(55, 3), 150_000, "pt_dm"
+        ),
         _ours("mog40-pt-dm", "PT+DM on MoG-40 at the evaluations of mog40", _MOG40, 2, 20_000, "pt_dm"),
         _ours("mw32-pt-dm", "PT+DM on Many-Well-32 at the evaluations of mw32", _MW32, 32, 300_000, "pt_dm"),
         _run("mog40-paper", "PTSD on MoG-40, the paper's table", _MOG40, _MOG40_PAPER, _PAPER_METRICS),

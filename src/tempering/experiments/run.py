@@ -17,7 +17,7 @@ from tempering.experiments.run_folder import RunFolder, environment
 from tempering.ledger import Ledger
 from tempering.sampler import Sampler, load_sampler
 from tempering.storage import read_json, write_arrays, write_json
-from tempering.targets import ExactTarget, make_target
+from tempering.targets import ExactTarget, in_inner_coordinates, make_target
 from tempering.types import OnEvent, ignore_event
 
 __all__ = ["evaluate_folder", "load_run", "resume", "run", "target_of"]
@@ -27,7 +27,7 @@ _METRICS_KEY = 1_000_000
 
 
 def target_of(config: RunConfig) -> Any:
-    """The target a configuration names.
+    """The target a configuration names, in the coordinates that methods work in.
 
     Raises:
         RunFolderError: for a user's own density, which no configuration can name.
@@ -37,7 +37,7 @@ def target_of(config: RunConfig) -> Any:
             "this folder was made by tp.fit with a density of one's own, which is not stored: call tp.fit again with "
             "the same arguments and `out=`, or tp.load(folder, log_density)"
         )
-    return make_target(config.target.name, **config.target.arguments)
+    return in_inner_coordinates(make_target(config.target.name, **config.target.arguments))
 
 
 def run(config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:

@@ -7,6 +7,7 @@ on Many-Well-32 at T = 8 one coordinate is five times as wide as the other, and 
 a hundred to cross the wide.
 """
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 from tempering.kernels import Kernel
 from tempering.ledger import Ledger
 from tempering.parallel_tempering.mixing import split_rhat
+from tempering.parallel_tempering.relax import NUM_STEPS, climb, is_steep
 from tempering.parallel_tempering.run import Rules, run, start
 from tempering.settings import Pilot
 from tempering.targets import Scaled
@@ -37,7 +39,7 @@ class PilotResult(eqx.Module):
 
 def planned_evaluations(pilot: Pilot, kernel: Kernel) -> int:
     """The most the pilot can spend."""
-    return pilot.num_chains * (1 + pilot.max_rounds * _num_steps(pilot) * kernel.evaluations_per_step)
+    return pilot.num_chains * (2 + NUM_STEPS + pilot.max_rounds * _num_steps(pilot) * kernel.evaluations_per_step)
 
 
 def _num_steps(pilot: Pilot) -> int:
@@ -53,22 +55,31 @@ def heat(
     pilot: Pilot,
     target_acceptance: float,
     ledger: Ledger,
+    *,
+    is_isotropic: bool = False,
     on_round: Callable[[int, float, float], None] = lambda index, temperature, rhat: None,
 ) -> PilotResult:
-    """Heat by `pilot.growth` a round until mixed, or until `pilot.max_rounds` are spent (then `is_mixed` is false).
+    """Heat by `pilot.growth` a round until mixed, or until `pilot.max_rounds` are spent (then `is_mixed` may be false).
 
     T = 1 itself is never returned: a ladder needs two temperatures.
+
+    Args:
+        is_isotropic: one unit for all coordinates, as particles need it.
     """
     key_start, key_run = jax.random.split(key)
     one = jnp.ones((1,))
-    scale = _spread(positions)
-    state, num_replaced = start(
-        key_start, Scaled(target, scale), kernel, positions[None] / scale[None, None], one, ledger, "pilot"
-    )
-    half = _num_steps(pilot) // 2
+    scale = _spread(positions, is_isotropic)
+    scaled, where = Scaled(target, scale), positions / scale[None]
+    state, num_replaced = start(key_start, scaled, kernel, where[None], one, ledger, "pilot")
+    if is_steep(state.chain.log_density_grad[0]):
+        where = climb(scaled, state.chain.position[0], ledger, "pilot")
+        state, num_replaced = start(key_start, scaled, kernel, where[None], one, ledger, "pilot")
+    ceiling = pilot.ceiling or math.inf
     rhats: list[tuple[float, float]] = []
     temperature, is_mixed = 1.0, False
     for index in range(pilot.max_rounds):
+        is_last = temperature >= ceiling
+        half = _num_steps(pilot) // 2 * (pilot.max_rounds - index if is_last else 1)
         betas = one / temperature
         rules = Rules.of(target_acceptance, 1, int(state.step) + half, "even_odd")
         state, draws = run(
@@ -84,24 +95,37 @@ def heat(
             ledger=ledger,
             stage="pilot",
         )
-        rhat = float(jnp.max(split_rhat(draws.position[0])))
+        rhat = float(jnp.max(split_rhat(_features(target, draws.position[0], scale))))
         rhats.append((temperature, rhat))
-        wider = _spread(draws.position.reshape((-1, scale.shape[0])))
+        wider = _spread(draws.position.reshape((-1, scale.shape[0])), is_isotropic)
         scale = scale * wider
         state = eqx.tree_at(lambda state: state.chain, state, state.chain.in_units(wider))
         on_round(index, temperature, rhat)
         is_mixed = rhat < pilot.max_rhat  # NaN compares false: a coordinate that never moved has not mixed
-        if is_mixed and temperature > 1:
+        if is_last or (is_mixed and temperature > 1):
             break
-        temperature *= pilot.growth
-    hottest = rhats[-1][0] if rhats[-1][0] > 1 else pilot.growth
+        temperature = min(temperature * pilot.growth, ceiling)
+    hottest = rhats[-1][0] if rhats[-1][0] > 1 else min(pilot.growth, ceiling)
     positions = state.chain.position[0] * scale[None]
     return PilotResult(hottest, is_mixed, tuple(rhats), positions, scale, num_replaced)
 
 
-@jax.jit
-def _spread(positions: Float[Array, "point dim"]) -> Float[Array, " dim"]:
+@eqx.filter_jit
+def _features(
+    target, draws: Float[Array, "draw chain dim"], scale: Float[Array, " dim"]
+) -> Float[Array, "draw chain n"]:
+    """What must have mixed: every coordinate, or of particles what symmetry leaves alone."""
+    geometry = getattr(target, "geometry", None)
+    if geometry is None:
+        return draws
+    return jax.vmap(jax.vmap(geometry.invariants))(draws * scale[None, None])
+
+
+@eqx.filter_jit
+def _spread(positions: Float[Array, "point dim"], is_isotropic: bool) -> Float[Array, " dim"]:
     """Standard deviation of every coordinate; one that does not move keeps a thousandth of the widest."""
     std = jnp.std(positions, axis=0)
+    if is_isotropic:
+        std = jnp.full_like(std, jnp.sqrt(jnp.mean(std**2)))
     widest = jnp.max(std)
     return jnp.where(widest > 0, jnp.maximum(std, 1e-3 * widest), 1.0)

@@ -192,7 +192,7 @@ def start(
 
 @jax.jit
 def _usability(chain: ChainState) -> tuple[Array, Array, Array, Array]:
-    """Which points can start a chain and how many cannot; the range of log densities and the largest slope of the former."""
+    """Which points can start a chain, how many cannot; of the former the range of log densities and steepest slope."""
     is_good = jnp.isfinite(chain.log_density) & jnp.all(jnp.isfinite(chain.log_density_grad), axis=-1)
     highest = jnp.max(jnp.where(is_good, chain.log_density, -jnp.inf))
     lowest = jnp.min(jnp.where(is_good, chain.log_density, jnp.inf))

@@ -70,6 +70,8 @@ class Pilot:
         growth: factor from one temperature tried to the next.
         max_rounds: temperatures tried at most.
         max_rhat: chains count as mixed when the largest R-hat over coordinates is below this.
+        ceiling: the hottest temperature to try; what rounds are left are spent there as one long round. None has none.
+            For a liquid, which hotter is only larger: a gas in its trap takes longer to mix than the liquid.
     """
 
     num_chains: int = 32
@@ -77,6 +79,7 @@ class Pilot:
     growth: float = 2.0
     max_rounds: int = 14
     max_rhat: float = 1.3
+    ceiling: float | None = None
 
     def __post_init__(self) -> None:
         require_count("pilot.num_chains", self.num_chains, 4)
@@ -84,6 +87,8 @@ class Pilot:
         require_number("pilot.growth", self.growth, lambda growth: growth > 1, "a finite number above 1")
         require_count("pilot.max_rounds", self.max_rounds)
         require_number("pilot.max_rhat", self.max_rhat, lambda rhat: rhat > 1, "a finite number above 1")
+        if self.ceiling is not None:
+            require_number("pilot.ceiling", self.ceiling, lambda ceiling: ceiling > 1, "a finite number above 1")
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,7 @@ class Refinement:
     Args:
         num_steps: kernel steps; 0 switches refinement off.
         num_chains: None refines every sample and keeps the last states; a number refines that many and joins their
-            thinned states to the buffer.
+            thinned states to the buffer, where the other samples keep their weights.
         thin: steps between joined states, with num_chains.
         adapt_fraction: share of the steps, at the start, during which step sizes still adapt.
     """
