@@ -1,4 +1,4 @@
-"""The command line: list, run, resume, sample, evaluate, report. Holds no algorithm.
+"""The command line: list, run, resume, sample, evaluate, report, reference. Holds no algorithm.
 
 Refusals exit with code 2 and one line; an interrupted run says how to resume.
 """
@@ -175,6 +175,47 @@ def _report(folder: Path) -> None:
     print(f"report  {make_report(folder)}")
 
 
+def _reference(
+    name: str,
+    num: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"])] = 10_000,
+    out: Path | None = None,
+    seed: int | None = None,
+    chains: int | None = None,
+    steps: int | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Make reference samples of a particle system by long parallel tempering, with the evidence that it converged.
+
+    A set that was made before is found again. The exit code is 1 if the evidence is not good enough.
+
+    Args:
+        name: dw4, lj13, lj55, or any other preset of `tempering list` that is about particles.
+        num: how many samples.
+        out: a folder for reference.npz and reference.json; the cache if not given.
+        seed: everything random follows from it; 0 if not given.
+        chains: independent ladders of chains.
+        steps: HMC steps of every chain, the first quarter of which is thrown away.
+        force: make it anew, whatever lies in the folder.
+        quiet: show nothing but the result.
+    """
+    from tempering.experiments.reference import cached_reference
+    from tempering.experiments.reference_evidence import evidence_lines
+    from tempering.progress import choose_display
+
+    with choose_display(quiet=quiet, name=f"reference {name}") as on_event:
+        reference, folder, is_found = cached_reference(
+            name, num, out=out, seed=seed, num_chains=chains, num_steps=steps, force=force, on_event=on_event
+        )
+    where = f"{'found in' if is_found else 'written to':<13}{folder}"
+    cost = f"cost         {reference.evaluations:,} evaluations"
+    print("\n".join([*evidence_lines(reference.evidence), cost, where]))
+    if reference.is_converged:
+        return 0
+    print("tempering: these samples are not converged; use --force with more --steps", file=sys.stderr)
+    return 1
+
+
 def _finish(folder: Path, result: dict) -> None:
     """The end of a run: quality against floor, cost, and where the pictures are."""
     from tempering.report import make_report, quality_lines
@@ -210,7 +251,7 @@ def _join_repeated(arguments: list[str], option: str) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 2 for a refusal, 130 for an interruption."""
+    """Run a command; the exit code is 0, 1 where a reference did not converge, 2 for a refusal, 130 if interrupted."""
     commands = {
         "list": _list,
         "run": _run,
@@ -218,11 +259,12 @@ def main(arguments: list[str] | None = None) -> int:
         "sample": _sample,
         "evaluate": _evaluate,
         "report": _report,
+        "reference": _reference,
     }
     given = _join_repeated(sys.argv[1:] if arguments is None else list(arguments), "--set")
     try:
         enable_compilation_cache()
-        tyro.extras.subcommand_cli_from_dict(
+        code = tyro.extras.subcommand_cli_from_dict(
             commands,
             prog="tempering",
             description="Turn an unnormalised density into a sampler: progressive tempering with diffusion.",
@@ -234,4 +276,4 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
+    return code or 0

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from tempering.errors import RunFolderError
 from tempering.experiments.config import OWN_DENSITY, RunConfig
 from tempering.experiments.evaluation import judge
 from tempering.experiments.methods import METHODS, check_budget
+from tempering.experiments.reference import load_reference
 from tempering.experiments.run_folder import RunFolder, environment
 from tempering.ledger import Ledger
 from tempering.sampler import Sampler, load_sampler
 from tempering.storage import read_json, write_arrays, write_json
-from tempering.targets import ExactTarget, in_inner_coordinates, make_target
+from tempering.targets import ExactTarget, Inner, in_inner_coordinates, make_target
 from tempering.types import OnEvent, ignore_event
 
 __all__ = ["evaluate_folder", "load_run", "resume", "run", "target_of"]
@@ -94,7 +96,8 @@ def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, A
 
 def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnEvent) -> dict[str, Any]:
     key = jax.random.fold_in(jax.random.key(config.seed), _METRICS_KEY)
-    metrics, arrays = judge(sampler, key, config.metrics, on_event)
+    trusted, remark = _trusted(config, sampler.target)
+    metrics, arrays = judge(sampler, key, config.metrics, on_event, trusted=trusted)
     write_arrays(folder.path / "evaluation.npz", arrays)
     folder.log({"event": "judged"})
     exact = sampler.target.log_z() if isinstance(sampler.target, ExactTarget) else None
@@ -108,7 +111,8 @@ def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnE
         "evaluations": sampler.evaluations,
         "budget": config.budget,
         **{name: facts[name] for name in ("ledger", "levels", "log_z", "log_z_error")},
-        **{name: facts[name] for name in ("ess_fraction", "pareto_k", "warnings")},
+        **{name: facts[name] for name in ("ess_fraction", "pareto_k")},
+        "warnings": [*facts["warnings"], *remark],
         "log_z_exact": None if exact is None else float(exact),
         "metrics": metrics,
         "device": jax.devices()[0].device_kind,
@@ -116,6 +120,22 @@ def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnE
     }
     write_json(folder.path / "result.json", result)
     return result
+
+
+def _trusted(config: RunConfig, target: Any) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Kept reference samples of a system of particles, twice as many as draws if there are, and what to say of them."""
+    if not isinstance(target, Inner):
+        return None, ()
+    num = config.metrics.num_samples
+    found = load_reference(config.target, 2 * num) or load_reference(config.target, num)
+    if found is None:
+        return None, (
+            "no reference samples of this system are kept, and draws were compared with none: `tempering reference "
+            f"{config.name} --n {2 * num}` makes them, and `tempering evaluate` with this folder judges again",
+        )
+    if not found.is_converged:
+        return found.positions, ("the reference samples are marked as not converged; metrics against them mislead",)
+    return found.positions, ()
 
 
 def _seconds(path: Path) -> dict[str, float | None]:

@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from tempering.ledger import Ledger
-from tempering.targets import Scaled
-from tempering.targets.base import evaluate_many
 from tempering.types import Array, Bool, Float
 
-__all__ = ["NUM_STEPS", "climb", "is_steep", "relax"]
+__all__ = ["NUM_STEPS", "climb", "is_steep"]
 
 NUM_STEPS = 100
 """Of the ascent, where there is need for one."""
@@ -46,16 +44,3 @@ def _climb(target, positions: Float[Array, "chain dim"]) -> Float[Array, "chain 
         return jnp.where(jnp.all(jnp.isfinite(moved)), moved, position), None
 
     return jax.vmap(lambda position: jax.lax.scan(step, position, length=NUM_STEPS)[0])(positions)
-
-
-def relax(
-    target, positions: Float[Array, "chain dim"], ledger: Ledger, *, stage: str = "pilot"
-) -> tuple[Float[Array, "chain dim"], bool]:
-    """The points as they are, or climbed where they stand in a wall, and which: one evaluation a point to look."""
-    scale = jnp.full((positions.shape[1],), jnp.sqrt(jnp.mean(jnp.var(positions, axis=0))))
-    scaled = Scaled(target, scale)
-    ledger.spend(stage, positions.shape[0])
-    _, gradients = evaluate_many(scaled, positions / scale[None])
-    if not is_steep(gradients):
-        return positions, False
-    return climb(scaled, positions / scale[None], ledger, stage) * scale[None], True
