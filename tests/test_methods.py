@@ -64,6 +64,10 @@ CASES = {
     "PTSD, all levels as generated": ("ptsd", tiny_ptsd(resampling=Resampling(levels="none"))),
     "PTSD with one network": ("ptsd", tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0))),
     "PTSD with one network, refined": ("ptsd", tiny_ptsd(**ONE_NETWORK)),
+    "PTSD with one network, a subset joins the weighted": (
+        "ptsd",
+        tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3)),
+    ),
     "PTSD by a Taylor step": ("ptsd", tiny_ptsd(network=NETWORK, guidance=Guidance("autodiff"))),
     "PTSD, levels of unlike size": (
         "ptsd",
@@ -179,7 +183,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(case):
     assert weights and all(first[1][name] != other[1][name] for name in weights)
 
 
-@pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
+@pytest.mark.parametrize("case", ["PTSD", "PTSD with one network, a subset joins the weighted", "PT+DM"])
 def test_events_and_a_store_change_nothing(case):
     events, store = [], Kept()
     watched = facts_and_arrays(fit(case, on_event=events.append, store=store))

@@ -12,7 +12,8 @@ from support.random_checks import assert_mean, assert_same_distribution_ks, must
 from tempering.buffer import ORIGINS, Buffer, from_states
 from tempering.kernels import HMC, MALA, ChainState
 from tempering.ledger import Ledger
-from tempering.refinement import planned_evaluations, refine
+from tempering.refinement import join, planned_evaluations, refine
+from tempering.resampling import ess_fraction
 from tempering.settings import Refinement
 from tempering.targets import Gaussian
 from tempering.targets.base import evaluate_many
@@ -45,6 +46,7 @@ def refined(hot, cold, refinement, *, betas=BETAS, target=TARGET, kernel=None, l
         swap_interval=5,
         swap_scheme="even_odd",
         target_acceptance=0.574,
+        resampling_scheme="systematic",
         ledger=ledger or Ledger(),
         **kwargs,
     )
@@ -143,6 +145,97 @@ def test_a_subset_joins_the_buffer(exact):
     # A hot buffer that has grown before is cut back to the cold one's size.
     hot_again, cold_again, *_ = refined(cold, exact[1], SUBSET)
     assert hot_again.size == cold_again.size == SIZE + 2000
+
+
+def weighted_at(beta, seed, size=SIZE) -> Buffer:
+    """Samples of a hotter level, moved aside, with the weights that make them right at `beta`."""
+    own = 0.6 * beta
+    shift = jnp.array([0.4, -0.3])
+    buffer = buffer_at(own, seed, size, shift=shift[None])
+    log_q = own * evaluate_many(TARGET, buffer.position - shift[None])[0]
+    weighted = eqx.tree_at(lambda tree: tree.log_weight, buffer, beta * buffer.log_density - log_q)
+    return eqx.tree_at(lambda tree: tree.origin, weighted, jnp.full((size,), ORIGINS.index("weighted")))
+
+
+def check_weighted_levels(hot, cold):
+    """Weighted means and covariances at both levels."""
+    covariance = np.asarray(TARGET.covariance(), np.float64)
+    for buffer, beta in ((hot, 0.4), (cold, 1.0)):
+        centred = np.asarray(buffer.position, np.float64) - np.asarray(TARGET.mean())
+        products = centred[:, (0, 0, 1)] * centred[:, (0, 1, 1)] - covariance[(0, 0, 1), (0, 1, 1)] / beta
+        deviations = np.concatenate([centred, products], axis=1)
+        weight = np.asarray(buffer.weight, np.float64)[:, None] * buffer.size
+        # A start and the two states kept of its chain count once, as if the chain had not moved at all.
+        assert_mean(weight * deviations, 0.0, ess=buffer.size / 3, key=jax.random.key(7))
+
+
+def with_even_weights(buffer):
+    return eqx.tree_at(lambda tree: tree.log_weight, buffer, jnp.zeros_like(buffer.log_weight))
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    return weighted_at(0.4, 4), weighted_at(1.0, 5)
+
+
+@pytest.fixture(scope="module")
+def joined(weighted):
+    return refined(*weighted, SUBSET)
+
+
+def test_a_subset_joins_a_weighted_buffer(weighted, joined):
+    """What was there keeps its weights; what joins is even, in proportion to the effective numbers of both."""
+    for before, after in zip(weighted, joined[:2], strict=True):
+        is_new = np.asarray(after.origin) == ORIGINS.index("refined")
+        assert after.size == SIZE + 2000 and is_new.sum() == 2000
+        assert sorted(np.asarray(after.log_weight)[~is_new]) == sorted(np.asarray(before.log_weight))
+        assert len(set(np.asarray(after.log_weight)[is_new])) == 1
+        effective = SIZE * float(ess_fraction(before.log_weight))
+        assert 0.3 * SIZE < effective < 0.9 * SIZE  # the weights are worth keeping
+        np.testing.assert_allclose(np.asarray(after.weight)[is_new].sum(), 2000 / (2000 + effective), rtol=1e-4)
+        check_rows(after)
+
+
+def test_the_joined_samples_are_right(weighted, joined):
+    hot, cold, *_ = joined
+    check_weighted_levels(hot, cold)
+    must_fail(check_weighted_levels, with_even_weights(hot), cold)
+    must_fail(check_weighted_levels, hot, with_even_weights(cold))
+    # A hot buffer that has grown before is cut, and still right.
+    again, *_ = refined(hot, weighted[1], SUBSET)
+    assert again.size == hot.size
+    check_weighted_levels(again, cold)
+
+
+@pytest.mark.parametrize("betas", [(0.4, 0.4), (1.0, 1.0)], ids=["cold too hot", "hot too cold"])
+def test_joined_states_of_the_wrong_temperature_are_rejected(weighted, betas):
+    hot, cold, *_ = refined(*weighted, SUBSET, betas=jnp.array(betas))
+    must_fail(check_weighted_levels, hot, cold)
+
+
+def test_starts_that_ignore_the_weights_are_rejected(weighted):
+    """After one step the states are near where they began, so that the starts have to be right."""
+    one = Refinement(num_steps=1, num_chains=2000, thin=1, adapt_fraction=0.0)
+
+    def states_from(hot, cold):
+        pair = refined(hot, cold, one)[:2]
+        return [buffer.take(jnp.flatnonzero(buffer.origin == ORIGINS.index("refined"))) for buffer in pair]
+
+    check_weighted_levels(*states_from(*weighted))
+    must_fail(check_weighted_levels, *states_from(*map(with_even_weights, weighted)))
+
+
+@pytest.mark.parametrize("level", [0.0, -1234.56, 3e5])
+def test_even_weights_stay_even_to_the_bit(exact, level):
+    hot, cold = exact
+    even = eqx.tree_at(lambda tree: tree.log_weight, hot, jnp.full((SIZE,), level))
+    assert set(np.asarray(join(even, cold.take(jnp.arange(77))).log_weight)) == {np.float32(level)}
+
+
+def test_samples_without_weight_stay_without(weighted):
+    none = eqx.tree_at(lambda tree: tree.log_weight, weighted[0], weighted[0].log_weight.at[10:].set(-jnp.inf))
+    after = join(none, weighted[1].take(jnp.arange(50)))
+    assert np.all(np.isneginf(after.log_weight[10:SIZE])) and np.all(np.isfinite(after.log_weight[SIZE:]))
 
 
 @pytest.fixture(scope="module")

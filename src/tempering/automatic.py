@@ -53,9 +53,12 @@ def default_settings(method: str, dim: int, geometry: Centred | None = None) -> 
     noise, training = Noise(), Training(num_steps=8000, num_finetune_steps=2000, batch_size=512, patience=40)
     if geometry is not None:
         particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
-        network = Network("particle_transformer", width=64 if dim <= 16 else 128, depth=4, is_shared=True, **particles)
+        if dim <= 16:
+            network = Network("egnn", width=32, depth=3, is_shared=True, **particles)
+        else:
+            network = Network("particle_transformer", width=128, depth=4, is_shared=True, **particles)
         noise = Noise(prior="isotropic", is_isotropic=True)
-        training = dataclasses.replace(training, learning_rate=1e-3)
+        training = dataclasses.replace(training, learning_rate=5e-3 if dim <= 16 else 1e-3)
     common = {
         "is_sized_by_budget": True,
         "exploration": Exploration(kernel="automatic"),

@@ -15,7 +15,7 @@ from tempering.diffusion import Dataset
 from tempering.diffusion.calibrate import dataset_of, largest_sigma
 from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
-from tempering.importance import corrected, evened, keep_usable, weigh
+from tempering.importance import corrected, keep_usable, weigh
 from tempering.kernels.step_size import rescale
 from tempering.learning import Networks, data_of_all_levels, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
@@ -302,20 +302,20 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     """Local PT between the previous and the new level."""
     settings, record = run.settings, run.progress.levels[level]
     kernel = kernel_of(settings, pair.cold.position.shape[1])
-    key_hot, key_cold, key_refine = jax.random.split(key, 3)
-    scheme, scale = settings.resampling.scheme, run.prepared.scale
+    scale = run.prepared.scale
     hot, cold, step_size, tally = refine(
-        key_refine,
+        key,
         Scaled(run.target, scale),
         kernel,
-        in_units(evened(key_hot, pair.hot, scheme), scale),
-        in_units(evened(key_cold, pair.cold, scheme), scale),
+        in_units(pair.hot, scale),
+        in_units(pair.cold, scale),
         betas,
         pair.step_size,
         settings.refinement,
         swap_interval=settings.exploration.swap_interval,
         swap_scheme=settings.exploration.swap_scheme,
         target_acceptance=settings.exploration.target_acceptance or kernel.optimal_acceptance,
+        resampling_scheme=settings.resampling.scheme,
         ledger=run.progress.ledger,
         on_block=lambda done, state: run.tell(
             "refinement",

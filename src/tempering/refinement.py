@@ -1,15 +1,18 @@
 """A short parallel tempering over pairs of buffers, from particles whose densities are already known.
 
-Consumes the buffers of the previous and the new level; produces both, refined. Every sample, or a subset of chains
-whose thinned states join the buffer. Adaptation of step sizes ends before the first state that is kept.
+Consumes the buffers of the previous and the new level, weighted or not; produces both, refined. Either a chain from
+every sample, whose last states replace the buffers; or a subset of chains, whose thinned states join them, where the
+samples that were there keep their weights. Adaptation of step sizes ends before the first state that is kept.
 """
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from tempering.buffer import Buffer, concatenate, from_states, subsample
+from tempering.importance import evened
 from tempering.kernels import Kernel, StepSizes
 from tempering.ledger import Ledger
 from tempering.parallel_tempering.run import Rules, run
@@ -17,7 +20,7 @@ from tempering.parallel_tempering.state import Replicas, Tally, TemperingState
 from tempering.settings import Refinement
 from tempering.types import Array, Float, Key
 
-__all__ = ["planned_evaluations", "refine"]
+__all__ = ["join", "planned_evaluations", "refine"]
 
 
 def planned_evaluations(refinement: Refinement, buffer_size: int, kernel: Kernel) -> int:
@@ -37,6 +40,27 @@ def _thin(refinement: Refinement) -> int:
     return refinement.num_steps - refinement.num_adapting if refinement.num_chains is None else refinement.thin
 
 
+@eqx.filter_jit
+def join(buffer: Buffer, refined: Buffer) -> Buffer:
+    """Both, where every refined state weighs sum(w^2) / sum(w), with w the weights of the buffer.
+
+    All m refined states together then weigh as much against the buffer as m does against its effective sample size
+    sum(w)^2 / sum(w^2): the best combination of two independent estimates whose variances go as the inverse of these
+    numbers. A buffer of even weights is only concatenated, as in the paper. The states of a chain, which begins at one
+    of the samples, are not quite independent: `thin` brings them near it. Where the weights are exact any share is
+    right on average, and this one decides the variance only.
+
+    Args:
+        refined: states of even weight.
+    """
+    largest = jnp.max(buffer.log_weight)
+    weight = jnp.exp(buffer.log_weight - largest)
+    # The largest is divided out first, and even weights give log 1: those of the buffer to the bit.
+    log_weight = jnp.log(jnp.sum(weight**2) / jnp.sum(weight)) + largest
+    even = jnp.full((refined.size,), log_weight)
+    return concatenate(buffer, eqx.tree_at(lambda tree: tree.log_weight, refined, even))
+
+
 def refine(
     key: Key,
     target,
@@ -50,20 +74,29 @@ def refine(
     swap_interval: int,
     swap_scheme: str,
     target_acceptance: float,
+    resampling_scheme: str,
     ledger: Ledger,
     on_block: Callable[[int, TemperingState], None] = lambda done, state: None,
 ) -> tuple[Buffer, Buffer, Float[Array, " two"], Tally]:
     """Refine both buffers by PT between random pairs.
 
+    Args:
+        hot: samples of the hotter level; chains start from them in proportion to their weights.
+        cold: the same of the colder level.
+        betas: of the two levels, the hotter first.
+        step_size: of the two levels, where adaptation begins.
+        resampling_scheme: of starts from weighted samples.
+
     Returns:
         The hot buffer, the cold buffer, the adapted step sizes and the tally of the frozen part.
     """
+    key_even_hot, key_even_cold, key = jax.random.split(key, 3)
     key_hot, key_cold, key_run, key_join = jax.random.split(key, 4)
     num_chains = cold.size if refinement.num_chains is None else refinement.num_chains
     pairs = jax.tree.map(
         lambda a, b: jnp.stack([a, b]),
-        subsample(key_hot, hot, num_chains).states(),
-        subsample(key_cold, cold, num_chains).states(),
+        subsample(key_hot, evened(key_even_hot, hot, resampling_scheme), num_chains).states(),
+        subsample(key_cold, evened(key_even_cold, cold, resampling_scheme), num_chains).states(),
     )
     zero = jnp.zeros((), jnp.int32)
     state = TemperingState(pairs, StepSizes.at(step_size), Replicas.start(2, num_chains), Tally.zero(2), zero)
@@ -87,7 +120,7 @@ def refine(
     new_hot, new_cold = (from_states(jax.tree.map(lambda leaf, k=k: leaf[k], draws), "refined") for k in (0, 1))
     if refinement.num_chains is not None:
         # The cold buffer grows by the joined states; the hot one, which has grown before, keeps the same size.
-        new_cold = concatenate(cold, new_cold)
-        joined = concatenate(hot, new_hot)
+        new_cold = join(cold, new_cold)
+        joined = join(hot, new_hot)
         new_hot = subsample(key_join, joined, min(joined.size, new_cold.size))
     return new_hot, new_cold, jnp.exp(state.step_sizes.log_step_size), state.tally

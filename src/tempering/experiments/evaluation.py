@@ -75,7 +75,7 @@ def judge(
         weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
         arrays["log_weights"] = np.asarray(weighted.log_weights)
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
-    if sampler.dim == 2:
+    if sampler.dim == 2 and sampler.geometry is None:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tempering.errors import RunFolderError
+from tempering.errors import RunFolderError, SettingsError
+from tempering.geometry import Centred
 from tempering.records import LevelRecord
 from tempering.storage import read_arrays, read_json
+from tempering.targets import make_target
 
 __all__ = ["LevelSamples", "RunContents", "number_of", "read_contents"]
 
@@ -37,7 +39,8 @@ class RunContents:
         environment: versions, devices, platform.
         evaluation: arrays of `evaluation.npz` by name; empty where there is none.
         levels: one record a level, hottest first.
-        samples: by level, those that a buffer was kept of.
+        samples: by level, those that a buffer was kept of; of particles in inner coordinates.
+        geometry: of particles; `draws` and `reference` are then centred configurations in full coordinates.
     """
 
     result: dict[str, Any]
@@ -46,6 +49,7 @@ class RunContents:
     evaluation: dict[str, np.ndarray]
     levels: list[LevelRecord]
     samples: dict[int, LevelSamples]
+    geometry: Centred | None = None
 
     def points(self, name: str) -> np.ndarray | None:
         """`draws` or `reference`, axes (n, dim), or None where there are none."""
@@ -87,11 +91,24 @@ def read_contents(folder: Path) -> RunContents:
         evaluation=read_arrays(folder / "evaluation.npz") if (folder / "evaluation.npz").is_file() else {},
         levels=_level_records(result.get("levels") or []),
         samples=_level_samples(folder / "levels"),
+        geometry=_geometry(_json_or_nothing(folder / "sampler.json"), config),
     )
 
 
 def _json_or_nothing(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
+
+
+def _geometry(sampler: dict[str, Any], config: dict[str, Any]) -> Centred | None:
+    """Of particles, as the trained sampler states it; without one, as the named target has it."""
+    if sampler:
+        stated = sampler.get("geometry")
+        return Centred(**stated) if stated else None
+    target = config.get("target") or {}
+    try:
+        return getattr(make_target(str(target.get("name")), **(target.get("arguments") or {})), "geometry", None)
+    except (SettingsError, TypeError):  # a density of one's own, or a target of another version
+        return None
 
 
 def _unfinished(folder: Path, config: dict[str, Any]) -> dict[str, Any]:

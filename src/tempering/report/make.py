@@ -7,10 +7,11 @@ from tempering.report.contents import RunContents, read_contents
 from tempering.report.ladder_figures import ladder_figure, training_figure, weights_figure
 from tempering.report.level_figures import level_energies_figure, levels_figure
 from tempering.report.page import page
+from tempering.report.particle_figures import configurations_figure, distances_figure, particle_levels_figure
 from tempering.report.sample_figures import energy_figure, samples_figure
 from tempering.storage import write_bytes
 
-__all__ = ["FIGURES", "make_report"]
+__all__ = ["FIGURES", "PARTICLE_FIGURES", "make_report"]
 
 FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
     "samples": samples_figure,
@@ -22,6 +23,17 @@ FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
     "training": training_figure,
 }
 """Every figure by the name of its file, in the order of the page."""
+
+PARTICLE_FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
+    "samples": configurations_figure,
+    "energy": energy_figure,
+    "distances": distances_figure,
+    "weights": weights_figure,
+    "ladder": ladder_figure,
+    "levels": particle_levels_figure,
+    "training": training_figure,
+}
+"""The same for runs on particles, whose single coordinates mean nothing: any rotation mixes them."""
 
 
 def make_report(folder: Path) -> Path:
@@ -41,9 +53,11 @@ def make_report(folder: Path) -> Path:
     """
     folder = Path(folder)
     contents = read_contents(folder)
+    drawn_here = FIGURES if contents.geometry is None else PARTICLE_FIGURES
     figures = {}
-    for name, draw in FIGURES.items():
-        place, picture = folder / "figures" / f"{name}.png", draw(contents)
+    for name in FIGURES | PARTICLE_FIGURES:
+        place = folder / "figures" / f"{name}.png"
+        picture = drawn_here[name](contents) if name in drawn_here else None
         if picture is None:
             place.unlink(missing_ok=True)  # of an earlier report, which may have had more to show
             continue

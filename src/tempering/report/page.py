@@ -34,6 +34,20 @@ _CAPTIONS = {
         "In units of the best linear denoiser's loss: at 1, nothing beyond mean and covariance was learned.",
     ),
 }
+_PARTICLE_CAPTIONS = {
+    "samples": (
+        "Configurations",
+        "The same scale everywhere, the longest axis across; what is farther away is paler. Lines join close pairs.",
+    ),
+    "distances": (
+        "Interatomic distances",
+        "All pairs of all configurations; bins as in distance_tvd. Blind to which pair, and to who is next to whom.",
+    ),
+    "levels": (
+        "Distances and energies by level",
+        "The samples kept at each level, on which its denoiser was trained. Neighbours must overlap in energy.",
+    ),
+}
 _PAIRS_CAPTION = "Pairs of coordinates. Colour: the sampler's draws. Contours and filled marginals: reference samples."
 _CONTENT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -51,7 +65,7 @@ def page(contents: RunContents, figures: dict[str, bytes]) -> str:
         _warnings(result),
         _summary(result),
         _quality(result),
-        *_figures(contents, figures, "samples", "energy", "weights", "ladder"),
+        *_figures(contents, figures, "samples", "energy", "distances", "weights", "ladder"),
         _levels(contents),
         _ledger(result),
         *_figures(contents, figures, "levels", "level_energies", "training"),
@@ -76,6 +90,7 @@ def _header(contents: RunContents, title: str) -> str:
     facts = [
         ("method", result.get("method")),
         ("target", f"{target.get('name')} ({arguments})" if arguments else target.get("name")),
+        ("particles", _particles(contents)),
         ("dimensions", result.get("dim")),
         ("seed", result.get("seed")),
         ("device", result.get("device")),
@@ -84,6 +99,11 @@ def _header(contents: RunContents, title: str) -> str:
     description = contents.config.get("description")
     about = f"<p>{escape(str(description))}</p>" if description else ""
     return f"<header>\n<h1>{escape(title)}</h1>\n{about}\n<ul class=facts>{known}</ul>\n</header>"
+
+
+def _particles(contents: RunContents) -> str | None:
+    geometry = contents.geometry
+    return None if geometry is None else f"{geometry.num_particles} in {geometry.spatial_dim}-D"
 
 
 def _warnings(result: dict[str, Any]) -> str:
@@ -136,8 +156,9 @@ def _figures(contents: RunContents, figures: dict[str, bytes], *names: str) -> l
 
 
 def _figure(name: str, picture: bytes, contents: RunContents) -> str:
-    title, caption = _CAPTIONS[name]
-    if name == "samples" and contents.result.get("dim") != 2:
+    captions = _CAPTIONS if contents.geometry is None else _CAPTIONS | _PARTICLE_CAPTIONS
+    title, caption = captions[name]
+    if contents.geometry is None and name == "samples" and contents.result.get("dim") != 2:
         caption = _PAIRS_CAPTION
     data = base64.b64encode(picture).decode()
     return (
