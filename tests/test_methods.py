@@ -83,7 +83,10 @@ CASES = {
     "PT+DM by HMC": ("pt_dm", tiny_pt_dm(exploration=HMC)),
     "PT+DM without final draws": ("pt_dm", tiny_pt_dm(num_final_draws=0)),
 }
-by_case = pytest.mark.parametrize("case", CASES)
+SLOW = ("PTSD with one network, a subset joins the weighted",)
+by_case = pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case for case in CASES]
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -183,7 +186,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(case):
     assert weights and all(first[1][name] != other[1][name] for name in weights)
 
 
-@pytest.mark.parametrize("case", ["PTSD", "PTSD with one network, a subset joins the weighted", "PT+DM"])
+@pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
 def test_events_and_a_store_change_nothing(case):
     events, store = [], Kept()
     watched = facts_and_arrays(fit(case, on_event=events.append, store=store))

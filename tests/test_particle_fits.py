@@ -13,7 +13,7 @@ import pytest
 import tempering as tp
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, assert_std, must_fail
-from support.tiny import tiny_ptsd
+from support.tiny import quick_compilation, tiny_ptsd
 from tempering.automatic import default_settings
 from tempering.buffer import from_states
 from tempering.diffusion import Denoiser, DiffusionModel
@@ -22,7 +22,7 @@ from tempering.diffusion.networks import make_network
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.errors import SettingsError
 from tempering.experiments.config import MetricsConfig
-from tempering.experiments.evaluation import judge
+from tempering.experiments.evaluation import judge, langevin
 from tempering.geometry import Centred
 from tempering.kernels import init, make_kernel
 from tempering.ledger import Ledger
@@ -36,6 +36,12 @@ GEOMETRY = Centred(NUM, AXES)
 VARIANCE = 1.0 / (SPRING * NUM)
 """Of every inner coordinate: sum_{i<j} k r^2 / 2 = (k n / 2) |x - xbar|^2."""
 LOG_Z = 0.5 * GEOMETRY.dim * np.log(2.0 * np.pi * VARIANCE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def springs() -> PairPotential:
@@ -175,11 +181,29 @@ def test_the_model_is_equivariant(fitted):
 def test_configurations_are_judged_up_to_their_symmetries(fitted):
     sampler, _ = fitted
     trusted = embedded(jax.random.normal(jax.random.key(7), (80, GEOMETRY.dim)) * np.sqrt(VARIANCE))
-    config = MetricsConfig(num_samples=40, num_transport=20, num_weighted=10, num_likelihood=0)
+    config = MetricsConfig(num_samples=40, num_transport=20, num_weighted=10, num_likelihood=0, num_langevin=8)
+    before = sampler.ledger.points.get("metrics", 0)
     metrics, arrays = judge(sampler, jax.random.key(8), config, trusted=trusted)
     assert {"energy_tvd", "distance_tvd", "aligned_w2", "permuted_w2", "ess_fraction"} <= metrics.keys()
     assert metrics["permuted_w2"]["floor"] < metrics["aligned_w2"]["floor"] and "w1" not in metrics
-    assert arrays["draws"].shape == (40, NUM * AXES)
+    assert arrays["draws"].shape == arrays["moved"].shape == (40, NUM * AXES)
+    assert {"energy_tvd_langevin", "distance_tvd_langevin"} <= metrics.keys()
+    judged_twice, steps, weighted = 2 * 3 * 40, 40 * 9, 10
+    assert sampler.ledger.points["metrics"] - before == judged_twice + steps + weighted + 2 * 40
+
+
+def check_after_langevin(num_steps: int) -> None:
+    """Draws twice too wide come right."""
+    target, ledger = in_inner_coordinates(springs()), Ledger()
+    wide = jax.random.normal(jax.random.key(11), (2000, GEOMETRY.dim)) * np.sqrt(4.0 * VARIANCE)
+    moved = langevin(jax.random.key(12), target, wide, num_steps, ledger)
+    assert ledger.points == {"metrics": 2000 * (num_steps + 1)}
+    check_in_subspace(embedded(moved), VARIANCE)
+
+
+def test_langevin_steps_mend_what_is_local():
+    check_after_langevin(60)
+    must_fail(check_after_langevin, 2)
 
 
 def test_overlapping_starts_are_moved_apart_and_paid_for():

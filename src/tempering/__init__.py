@@ -10,7 +10,7 @@ from tempering.errors import BudgetError, DensityError, RunFolderError, Settings
 from tempering.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings, PTSDSettings
-from tempering.targets import ExactTarget, Target
+from tempering.targets import ExactTarget, PairPotential, Target
 
 __version__ = "0.1.0"
 
@@ -21,6 +21,7 @@ __all__ = [
     "Ledger",
     "PTDMSettings",
     "PTSDSettings",
+    "PairPotential",
     "RunFolderError",
     "Sampler",
     "SettingsError",

@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, must_fail
+from support.tiny import quick_compilation
 from tempering.diffusion import DiffusionModel, NoiseLevels, Prior, churn, sigma_grid
 from tempering.diffusion.churn import Kicks, churned, kick_sizes
 from tempering.diffusion.solve import Method, is_exact, method_of
@@ -20,6 +21,12 @@ LOG_Z = 1.3  # of the target, so that a weight is not simply 1
 SIGMA_MIN, SIGMA_MAX = 0.1, 8.0
 LEVELS = NoiseLevels(*(jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0)), "log_uniform")
 ALL = Kicks(churn=1e3, low=0.0, high=None, noise=1.0)  # as large as they get, everywhere
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def prior_of(denoise):

@@ -184,6 +184,7 @@ def double_well_like(num):
     return jnp.asarray((np.take_along_axis(chosen, order[:, :, None], axis=1) @ turn).reshape(num, 8), jnp.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tiny_network_learns_to_denoise(kind):
     """The loss at low and middling noise falls well below that of the best linear denoiser, which it starts from."""

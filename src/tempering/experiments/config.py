@@ -44,6 +44,7 @@ class MetricsConfig:
         num_transport: of these, how many enter the exact optimal transport.
         num_weighted: draws that are weighted for ESS and log Z; 0 switches it off.
         num_likelihood: exact samples whose log likelihood under the sampler is averaged; 0 switches it off.
+        num_langevin: Langevin steps (MALA) on the draws, after which everything is measured again; 0 switches it off.
         is_paper_compatible: whether the paper's variants are computed too.
     """
 
@@ -51,6 +52,7 @@ class MetricsConfig:
     num_transport: int = 2_000
     num_weighted: int = 2_000
     num_likelihood: int = 500
+    num_langevin: int = 0
     is_paper_compatible: bool = False
 
     def __post_init__(self) -> None:
@@ -58,6 +60,7 @@ class MetricsConfig:
         require_count("metrics.num_transport", self.num_transport, 10)
         require_count("metrics.num_weighted", self.num_weighted, 0)
         require_count("metrics.num_likelihood", self.num_likelihood, 0)
+        require_count("metrics.num_langevin", self.num_langevin, 0)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """A sampler judged: draws against exact samples, every number beside its floor. Evaluations count as metrics, apart."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -8,12 +9,15 @@ import numpy as np
 
 from tempering.experiments.config import MetricsConfig
 from tempering.importance import weigh
+from tempering.kernels import make_kernel
+from tempering.ledger import Ledger
 from tempering.metrics import Metric, evaluate_samples
+from tempering.parallel_tempering import Rules, run, start
 from tempering.sampler import Sampler
 from tempering.targets import ExactTarget, Inner
-from tempering.types import Event, Key, OnEvent, ignore_event
+from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
 
-__all__ = ["judge"]
+__all__ = ["judge", "langevin"]
 
 _GRID = 160
 """Points a side of the density picture in two dimensions."""
@@ -53,18 +57,13 @@ def judge(
     elif trusted is not None:
         sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
     if sets:
-        report = evaluate_samples(
-            outer,
-            arrays["draws"],
-            reference=sets[0],
-            reference_second=sets[1] if len(sets) > 1 else None,
-            num_transport=config.num_transport,
-            paper_compatible=config.is_paper_compatible,
-            on_metric=tell,
-        )
-        sampler.ledger.spend("metrics", report.num_evaluations, with_gradient=False)
-        metrics |= report.metrics
         arrays["reference"] = sets[0]
+        metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
+        if config.num_langevin:
+            tell("Langevin steps", 0, 1)
+            moved = langevin(jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger)
+            arrays["moved"] = sampler.outer(moved)
+            metrics |= _renamed(_compared(sampler, outer, arrays["moved"], sets, config, tell), config.num_langevin)
     for name in ("draws", "reference"):
         if name in arrays:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
@@ -78,6 +77,48 @@ def judge(
     if sampler.dim == 2 and sampler.geometry is None:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
+
+
+def _compared(sampler: Sampler, target, draws: np.ndarray, sets: list[np.ndarray], config: MetricsConfig, tell):
+    """Every metric of draws against one set of trusted samples; a second one is for the floors."""
+    report = evaluate_samples(
+        target,
+        draws,
+        reference=sets[0],
+        reference_second=sets[1] if len(sets) > 1 else None,
+        num_transport=config.num_transport,
+        paper_compatible=config.is_paper_compatible,
+        on_metric=tell,
+    )
+    sampler.ledger.spend("metrics", report.num_evaluations, with_gradient=False)
+    return report.metrics
+
+
+def _renamed(metrics: dict[str, Metric], num_steps: int) -> dict[str, Metric]:
+    after = f"; after {num_steps:,} Langevin steps on the draws"
+    renamed = (
+        dataclasses.replace(metric, name=f"{name}_langevin", description=metric.description + after)
+        for name, metric in metrics.items()
+    )
+    return {metric.name: metric for metric in renamed}
+
+
+def langevin(
+    key: Key, target, draws: Float[Array, "particle dim"], num_steps: int, ledger: Ledger
+) -> Float[Array, "particle dim"]:
+    """Draws moved by Langevin steps with a Metropolis correction, one chain a draw: num_steps + 1 evaluations each.
+
+    The first half of the steps adapts their size. It mends energies, which are local, and not the weights of modes.
+    """
+    key_start, key_run = jax.random.split(key)
+    kernel, betas = make_kernel("mala", 1, draws.shape[1]), jnp.ones((1,))
+    state, _ = start(key_start, target, kernel, draws[None], betas, ledger, "metrics")
+    rules = Rules.of(kernel.optimal_acceptance, 1, num_steps // 2, "even_odd")
+    _, kept = run(
+        key_run, target, kernel, state, betas, rules, burn_in=num_steps - 1, num_draws=1, thin=1, ledger=ledger,
+        stage="metrics",
+    )  # fmt: skip
+    return kept.position[0, 0]
 
 
 def _log_densities(target, points: np.ndarray):

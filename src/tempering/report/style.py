@@ -149,30 +149,39 @@ def temperature_axis(axes, temperatures: Sequence[int | float]) -> None:
 
 
 def label_ends(axes, ends: Sequence[tuple[float, float, str, str]], gap: float = 0.065) -> None:
-    """Name curves where they end: in the right margin, without overlap, or beside the last point of a shorter one.
+    """Name curves where they end: in the right margin, or beside the last point of a shorter one. No names overlap.
 
     Args:
         ends: for each curve its last x and y, its name and its colour.
-        gap: least distance between two names in the margin, in heights of the axes.
+        gap: least distance between two names that stand at the same x, in heights of the axes.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    style = {"textcoords": "offset points", "xytext": (7, 0), "va": "center", "annotation_clip": False}
-    last = max((to_axes.transform((x, y))[0] for x, y, _, _ in ends), default=0.0)
-    margin = []
-    for x, y, name, colour in ends:
-        across, height = to_axes.transform((x, y))
-        if across < last - 0.01:
-            axes.annotate(name, (x, y), color=darker(colour), **style)
-        else:
-            margin.append((float(height), name, colour))
-    margin.sort()
-    wanted = np.array([height for height, _, _ in margin])
-    steps = gap * np.arange(len(margin))
-    # Pushed apart upwards and downwards, and the mean of the two: least far from where they belong.
+    places = [(*map(float, to_axes.transform((x, y))), name, colour) for x, y, name, colour in ends]
+    last = max((across for across, *_ in places), default=0.0)
+    columns: dict[float, list[tuple[float, str, str]]] = {}
+    for across, height, name, colour in places:
+        columns.setdefault(1.0 if across >= last - 0.01 else round(across, 2), []).append((height, name, colour))
+    for across, names in columns.items():
+        names.sort()
+        for height, (_, name, colour) in zip(_apart([h for h, _, _ in names], gap), names, strict=True):
+            axes.annotate(
+                name,
+                (across, height),
+                xycoords="axes fraction",
+                color=darker(colour),
+                textcoords="offset points",
+                xytext=(7, 0),
+                va="center",
+                annotation_clip=False,
+            )
+
+
+def _apart(heights: Sequence[float], gap: float) -> np.ndarray:
+    """Sorted heights pushed apart upwards and downwards, and the mean of the two: least far from where they belong."""
+    wanted, steps = np.array(heights), gap * np.arange(len(heights))
     up = np.maximum.accumulate(wanted - steps) + steps
     down = np.minimum.accumulate((wanted - steps)[::-1])[::-1] + steps
-    for height, (_, name, colour) in zip((up + down) / 2, margin, strict=True):
-        axes.annotate(name, (1.0, height), xycoords="axes fraction", color=darker(colour), **style)
+    return (up + down) / 2
 
 
 def coloured_words(axes, words: Sequence[tuple[str, str]], x: float, y: float, step: float) -> None:
