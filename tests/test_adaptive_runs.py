@@ -146,6 +146,7 @@ def test_the_defaults_spend_the_budget_and_enter_every_evaluation(default_ptsd):
         assert 0.0 <= record.predicted_ess_fraction <= 1.0
 
 
+@pytest.mark.slow
 def test_the_defaults_of_pt_dm_keep_the_budget():
     _, ledger = default_fit("pt_dm", 9_000)
     assert dict(ledger.points) == dict(ledger.received) and set(ledger.points) == {

@@ -49,7 +49,7 @@ def counted():
 @pytest.mark.parametrize(
     ("method", "budget", "changes"),
     [
-        ("pt", 2_345, {"exploration": Exploration(kernel="hmc", num_leapfrog=3)}),
+        pytest.param("pt", 2_345, {"exploration": Exploration(kernel="hmc", num_leapfrog=3)}, marks=pytest.mark.slow),
         ("smc", 2_345, {"num_moves": 3, "num_rounds": 4}),
         ("smc", 300, {"num_rounds": 0}),
     ],

@@ -95,6 +95,7 @@ def test_few_steps_from_a_far_start_are_marked():
     json.dumps(reference.evidence, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_a_ladder_that_is_not_given_is_found():
     settings = ReferenceSettings(num_chains=16, num_steps=28, num_leapfrog=3)
     reference = make_reference(HARMONIC, jax.random.key(3), 20, settings)
