@@ -136,6 +136,7 @@ WEIGHT, LOG_Z = (0.7, 0.08), (1.7, 0.15)
 """What is expected and the error that a budget of 6,000 allows."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_weights_and_log_z_are_recovered(method):
     weights, log_z = estimates(method, lopsided()).T

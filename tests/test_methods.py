@@ -83,7 +83,12 @@ CASES = {
     "PT+DM by HMC": ("pt_dm", tiny_pt_dm(exploration=HMC)),
     "PT+DM without final draws": ("pt_dm", tiny_pt_dm(num_final_draws=0)),
 }
-SLOW = ("PTSD with one network, a subset joins the weighted", "PTSD, levels of unlike size")
+SLOW = (
+    "PTSD with one network",
+    "PTSD with one network, a subset joins the weighted",
+    "PTSD, levels of unlike size",
+)
+"""Of `test_adaptive_runs` and of the other cases each has most."""
 by_case = pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case for case in CASES]
 )

@@ -111,6 +111,7 @@ def estimates(product: Product, runs) -> np.ndarray:
     return np.stack(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tempered, unlike])
 def test_resampled_particles_have_the_products_moments(make):
     """Plain guidance, the flow without weights, is biased: for `tempered` its variance is 4/3, not 3/2."""
