@@ -56,6 +56,7 @@ def temperatures_of_sampler(sampler: Sampler) -> list[float]:
     return [record.temperature for record in sampler.levels]
 
 
+@pytest.mark.slow
 def test_an_adaptive_ladder_follows_the_buffers():
     sampler, store, _ = fit_adaptive(ADAPTIVE)
     temperatures = temperatures_of_sampler(sampler)

@@ -190,6 +190,7 @@ def test_sizes_of_kicks():
     np.testing.assert_allclose(raised, [8.0, 8.0, *(np.sqrt(2) * sigmas[2:-1])], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_draw_depends_on_nothing_but_its_key():
     model, key = DiffusionModel(ORACLE, prior_of(ORACLE), LEVELS), jax.random.key(5)
     whole = Sampling(solver="churn", num_steps=12)
