@@ -9,7 +9,7 @@ from support.oracle import GaussianDenoiser
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.importance import weigh
-from tempering.learning import _final_log_z
+from tempering.learning import _final_log_z, _unchecked
 from tempering.ledger import Ledger
 from tempering.log_z import pooled_log_z, recalibrated_log_z
 from tempering.settings import Sampling
@@ -70,3 +70,9 @@ def test_a_coarse_solver_with_probes_ends_at_the_exact_log_z():
     plain, plain_error = weighted.log_z
     assert abs(log_z - target.log_z()) < 3 * error
     assert abs(plain - target.log_z()) > 4 * plain_error, "without the check it would be wrong"
+
+
+def test_determinants_that_nobody_checked_are_said():
+    probes = Sampling(divergence="automatic")
+    assert "513 dimensions" in _unchecked(probes, 513)[0]
+    assert _unchecked(probes, 512) == _unchecked(Sampling(divergence="exact"), 513) == ()

@@ -196,7 +196,8 @@ def check_after_langevin(num_steps: int) -> None:
     """Draws twice too wide come right."""
     target, ledger = in_inner_coordinates(springs()), Ledger()
     wide = jax.random.normal(jax.random.key(11), (2000, GEOMETRY.dim)) * np.sqrt(4.0 * VARIANCE)
-    moved = langevin(jax.random.key(12), target, wide, num_steps, ledger)
+    moved, num_replaced = langevin(jax.random.key(12), target, wide, num_steps, ledger)
+    assert num_replaced == 0
     assert ledger.points == {"metrics": 2000 * (num_steps + 1)}
     check_in_subspace(embedded(moved), VARIANCE)
 
@@ -204,6 +205,13 @@ def check_after_langevin(num_steps: int) -> None:
 def test_langevin_steps_mend_what_is_local():
     check_after_langevin(60)
     must_fail(check_after_langevin, 2)
+
+
+def test_draws_that_langevin_steps_cannot_start_from_are_counted():
+    target = in_inner_coordinates(springs())
+    draws = jnp.full((6, GEOMETRY.dim), 0.1).at[2].set(jnp.nan)
+    moved, num_replaced = langevin(jax.random.key(13), target, draws, 2, Ledger())
+    assert num_replaced == 1 and np.all(np.isfinite(moved))
 
 
 def test_overlapping_starts_are_moved_apart_and_paid_for():

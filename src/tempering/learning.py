@@ -164,7 +164,17 @@ def final_sampler(
         log_z_error=error,
         ess_fraction=weighted.ess_fraction,
         pareto_k=k,
-        warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction, k)),
+        warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction, k), *_unchecked(sampling, draws.shape[1])),
+    )
+
+
+def _unchecked(sampling: Sampling, dim: int) -> tuple[str, ...]:
+    """What to say of a log Z whose determinants nobody checked."""
+    if is_exact(sampling, dim) or dim <= _LARGEST_CHECKED:
+        return ()
+    return (
+        f"in {dim} dimensions log Z rests on determinants estimated from random probes, unchecked: it may be off by "
+        "more than its standard error; sampling.divergence=exact has none of that, and is slow",
     )
 
 

@@ -61,9 +61,12 @@ def judge(
         metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
         if config.num_langevin:
             tell("Langevin steps", 0, 1)
-            moved = langevin(jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger)
+            moved, num_replaced = langevin(
+                jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger
+            )
             arrays["moved"] = sampler.outer(moved)
-            metrics |= _renamed(_compared(sampler, outer, arrays["moved"], sets, config, tell), config.num_langevin)
+            compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
+            metrics |= _renamed(compared, num_steps, num_replaced)
     for name in ("draws", "reference"):
         if name in arrays:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
@@ -94,8 +97,10 @@ def _compared(sampler: Sampler, target, draws: np.ndarray, sets: list[np.ndarray
     return report.metrics
 
 
-def _renamed(metrics: dict[str, Metric], num_steps: int) -> dict[str, Metric]:
+def _renamed(metrics: dict[str, Metric], num_steps: int, num_replaced: int) -> dict[str, Metric]:
     after = f"; after {num_steps:,} Langevin steps on the draws"
+    if num_replaced:
+        after += f", {num_replaced:,} of which had no usable density and were replaced by others"
     renamed = (
         dataclasses.replace(metric, name=f"{name}_langevin", description=metric.description + after)
         for name, metric in metrics.items()
@@ -105,20 +110,23 @@ def _renamed(metrics: dict[str, Metric], num_steps: int) -> dict[str, Metric]:
 
 def langevin(
     key: Key, target, draws: Float[Array, "particle dim"], num_steps: int, ledger: Ledger
-) -> Float[Array, "particle dim"]:
+) -> tuple[Float[Array, "particle dim"], int]:
     """Draws moved by Langevin steps with a Metropolis correction, one chain a draw: num_steps + 1 evaluations each.
 
     The first half of the steps adapts their size. It mends energies, which are local, and not the weights of modes.
+
+    Returns:
+        The points, and how many draws had no usable density and were replaced by others before the first step.
     """
     key_start, key_run = jax.random.split(key)
     kernel, betas = make_kernel("mala", 1, draws.shape[1]), jnp.ones((1,))
-    state, _ = start(key_start, target, kernel, draws[None], betas, ledger, "metrics")
+    state, num_replaced = start(key_start, target, kernel, draws[None], betas, ledger, "metrics")
     rules = Rules.of(kernel.optimal_acceptance, 1, num_steps // 2, "even_odd")
     _, kept = run(
         key_run, target, kernel, state, betas, rules, burn_in=num_steps - 1, num_draws=1, thin=1, ledger=ledger,
         stage="metrics",
     )  # fmt: skip
-    return kept.position[0, 0]
+    return kept.position[0, 0], num_replaced
 
 
 def _log_densities(target, points: np.ndarray):

@@ -106,7 +106,7 @@ class EGNN(eqx.Module):
             x: inner coordinates, times c_in.
             c_noise: ln(sigma) / 4.
             c_temperature: ln(T) / 2; ignored unless the network is shared.
-            c_in: 1 / sqrt(sigma^2 + sigma_data^2); not needed here, for it follows from c_noise.
+            c_in: 1 / sqrt(sigma^2 + sigma_data^2); not needed here: distances stay in scaled coordinates.
         """
         del c_in
         num, axes = self.geometry.num_particles, self.geometry.spatial_dim
