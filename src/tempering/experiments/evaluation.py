@@ -66,7 +66,7 @@ def judge(
             )
             arrays["moved"] = sampler.outer(moved)
             compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
-            metrics |= _renamed(compared, num_steps, num_replaced)
+            metrics |= _renamed(compared, config.num_langevin, num_replaced)
     for name in ("draws", "reference"):
         if name in arrays:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
