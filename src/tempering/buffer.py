@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.kernels import ChainState
+from tempering.path import ReferenceValues
 from tempering.types import Array, Float, Int, Key
 
 __all__ = [
@@ -30,13 +31,17 @@ ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined", "weight
 
 
 class Buffer(eqx.Module):
-    """Samples of one level; log density and gradient are those of T = 1. Log weights are not normalised; 0 is even."""
+    """Samples of one level; log density and gradient are those of T = 1, beside those of a reference if there is one.
+
+    Log weights are not normalised; 0 is even.
+    """
 
     position: Float[Array, "particle dim"]
     log_density: Float[Array, " particle"]
     log_density_grad: Float[Array, "particle dim"]
     origin: Int[Array, " particle"]
     log_weight: Float[Array, " particle"]
+    reference: ReferenceValues | None = None
 
     @property
     def weight(self) -> Float[Array, " particle"]:
@@ -55,7 +60,7 @@ class Buffer(eqx.Module):
 
     def states(self) -> ChainState:
         """The samples as chain states: a start for a kernel that needs no evaluation."""
-        return ChainState(self.position, self.log_density, self.log_density_grad)
+        return ChainState(self.position, self.log_density, self.log_density_grad, self.reference)
 
 
 @jax.jit
@@ -66,11 +71,12 @@ def _softmax(log_weight: Float[Array, " particle"]) -> Float[Array, " particle"]
 @eqx.filter_jit
 def from_states(states: ChainState, origin: str) -> Buffer:
     """Pool states of any leading axes into one buffer."""
-    dim = states.position.shape[-1]
     log_density = states.log_density.reshape((-1,))
     code = jnp.full(log_density.shape, ORIGINS.index(origin), jnp.int32)
-    gradient = states.log_density_grad.reshape((-1, dim))
-    return Buffer(states.position.reshape((-1, dim)), log_density, gradient, code, jnp.zeros_like(log_density))
+    batch = states.log_density.ndim
+    flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[batch:])), states)
+    even = jnp.zeros_like(log_density)
+    return Buffer(flat.position, flat.log_density, flat.log_density_grad, code, even, flat.reference)
 
 
 @eqx.filter_jit
@@ -88,13 +94,14 @@ def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
 def in_units(buffer: Buffer, scale: Float[Array, " dim"]) -> Buffer:
     """The same samples measured in `scale`, coordinate by coordinate; 1 / scale undoes it."""
     states = buffer.states().in_units(scale)
-    return Buffer(states.position, states.log_density, states.log_density_grad, buffer.origin, buffer.log_weight)
+    own = (states.position, states.log_density, states.log_density_grad)
+    return Buffer(*own, buffer.origin, buffer.log_weight, states.reference)
 
 
 @eqx.filter_jit
 def reweighted(buffer: Buffer, beta: Float[Array, ""], beta_next: Float[Array, ""]) -> Buffer:
-    """The same samples weighted for another temperature: p^(beta_next - beta) more. No evaluation."""
-    log_weight = buffer.log_weight + (beta_next - beta) * buffer.log_density
+    """The same samples weighted for another temperature: (p / r)^(beta_next - beta) more. No evaluation."""
+    log_weight = buffer.log_weight + (beta_next - beta) * buffer.states().log_ratio
     return eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weight)
 
 
@@ -126,16 +133,17 @@ def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
 
 @eqx.filter_jit
 def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
-    """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[(beta g_i)^2]).
+    """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[g_i^2]), with g the gradient at beta.
 
     For a Gaussian this is the conditional standard deviation; for separated modes it is the scale inside one, where
     the standard deviation of the positions would give the distance between them.
     """
-    square = jnp.sum(buffer.weight[:, None] * (beta * buffer.log_density_grad) ** 2, axis=0)
+    square = jnp.sum(buffer.weight[:, None] * buffer.states().tempered_grad(beta) ** 2, axis=0)
     return 1.0 / jnp.sqrt(jnp.maximum(square, 1e-30))
 
 
-def blank_buffer(dim: int) -> Buffer:
+def blank_buffer(dim: int, *, has_reference: bool = False) -> Buffer:
     """A buffer's structure without samples, for reading one back."""
-    points = jnp.zeros((0, dim))
-    return Buffer(points, jnp.zeros((0,)), points, jnp.zeros((0,), jnp.int32), jnp.zeros((0,)))
+    points, numbers = jnp.zeros((0, dim)), jnp.zeros((0,))
+    reference = ReferenceValues(numbers, points) if has_reference else None
+    return Buffer(points, numbers, points, jnp.zeros((0,), jnp.int32), numbers, reference)

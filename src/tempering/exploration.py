@@ -81,7 +81,7 @@ def explore(
             num_replaced=result.num_replaced if level == 0 else 0,
             evaluations={"initial_pt": cost},
         )
-    log_z_ratio, error = stepping_stone(result.draws.log_density, betas)
+    log_z_ratio, error = stepping_stone(result.draws.log_ratio, betas)
     coldest = progress.levels[len(temperatures) - 1]
     coldest.log_z_ratio, coldest.log_z_ratio_error = finite_or_none(log_z_ratio), finite_or_none(error)
     return Explored(tuple(buffers), result.step_size)

@@ -9,9 +9,10 @@ from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.ledger import Ledger
 from tempering.pareto import log_z_with_tail, pareto_k
+from tempering.path import ReferenceValues
 from tempering.resampling import ess_fraction, resample, truncate, truncate_to_ess
 from tempering.settings import Resampling
-from tempering.targets.base import evaluate_many
+from tempering.targets.base import evaluate_many, evaluate_reference
 from tempering.types import Array, Float, Key
 
 __all__ = ["Weighted", "corrected", "evened", "keep_usable", "weigh"]
@@ -49,22 +50,28 @@ def weigh(
     ledger: Ledger,
     stage: str,
 ) -> Weighted:
-    """log w = beta log_density(x) - log q(x).
+    """log w = log p_beta(x) - log q(x), up to the normaliser of p_beta.
 
     A sample outside the support weighs nothing. So does one whose density is NaN or +inf, whose gradient is not finite
     or whose own log q is not: these are counted, because they should not happen.
     """
     ledger.spend(stage, x.shape[0])
-    log_density, gradient = evaluate_many(target, x)
-    log_weights, num_nonfinite = _log_weights(log_density, gradient, log_q, beta)
-    return Weighted(ChainState(x, log_density, gradient), log_weights, int(num_nonfinite))
+    states = ChainState(x, *evaluate_many(target, x), _reference_values(target, x))
+    log_weights, num_nonfinite = _log_weights(states, log_q, beta)
+    return Weighted(states, log_weights, int(num_nonfinite))
+
+
+@eqx.filter_jit
+def _reference_values(target, x: Float[Array, "particle dim"]) -> ReferenceValues | None:
+    return jax.vmap(lambda point: evaluate_reference(target, point))(x)
 
 
 @jax.jit
-def _log_weights(log_density: Array, gradient: Array, log_q: Array, beta: Array) -> tuple[Array, Array]:
-    is_usable = jnp.isfinite(log_density) & jnp.all(jnp.isfinite(gradient), axis=-1) & jnp.isfinite(log_q)
-    is_outside = jnp.isneginf(log_density) & jnp.isfinite(log_q)
-    return jnp.where(is_usable, beta * log_density - log_q, -jnp.inf), jnp.sum(~is_usable & ~is_outside)
+def _log_weights(states: ChainState, log_q: Array, beta: Array) -> tuple[Array, Array]:
+    is_usable = jnp.isfinite(states.log_density) & jnp.isfinite(log_q)
+    is_usable &= jnp.all(jnp.isfinite(states.tempered_grad(beta)), axis=-1)
+    is_outside = jnp.isneginf(states.log_density) & jnp.isfinite(log_q)
+    return jnp.where(is_usable, states.tempered(beta) - log_q, -jnp.inf), jnp.sum(~is_usable & ~is_outside)
 
 
 def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:

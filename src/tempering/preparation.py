@@ -84,9 +84,9 @@ def prepare(
     """The settings with every number settled, and the ladder: as given, or from a counted pilot and the budget.
 
     Args:
-        start_fn: starting points; None takes normals of `settings.initial.scale`.
+        start_fn: starting points; None takes draws of the target's reference, or normals of `settings.initial.scale`.
     """
-    start_fn = start_fn or normal_start(target.dim, settings.initial.scale)
+    start_fn = start_fn or _default_start(target, settings.initial.scale)
     ledger, ladder = progress.ledger, settings.ladder
     budget = ledger.budget or default_budget(target.dim)
     if settings.is_sized_by_budget:
@@ -102,6 +102,11 @@ def prepare(
         left = budget - ledger.points.get("pilot", 0)
         settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel_of(settings, target.dim))
     return settings, prepared
+
+
+def _default_start(target, scale: float) -> StartFn:
+    reference = getattr(target, "reference", None)
+    return normal_start(target.dim, scale) if reference is None else reference.sample
 
 
 def _piloted(

@@ -108,7 +108,7 @@ def predicted_ess(
 
 @jax.jit
 def _share(buffer: Buffer, beta: Float[Array, ""], log_q: Float[Array, " particle"]) -> Float[Array, ""]:
-    log_ratio = beta * buffer.log_density - log_q
+    log_ratio = buffer.states().tempered(beta) - log_q
     log_weight = jnp.where(buffer.weight > 0, jnp.log(buffer.weight), -jnp.inf)
     share = jnp.exp(-jax.nn.logsumexp(log_weight + log_ratio) - jax.nn.logsumexp(log_weight - log_ratio))
     return jnp.where(jnp.isfinite(share), share, 0.0)

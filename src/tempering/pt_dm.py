@@ -74,7 +74,7 @@ def fit(
         return Coldest(coldest, sigma_max)
 
     betas = betas_of(temperatures)
-    blank = Coldest(blank_buffer(target.dim), betas[0])
+    blank = Coldest(blank_buffer(target.dim, has_reference=getattr(target, "reference", None) is not None), betas[0])
     coldest: Coldest = progress.part(last, "buffer", blank, explored)
 
     def learned() -> Networks:

@@ -160,7 +160,7 @@ def _add_next_temperature(run: _Run) -> None:
         run.temperatures.append(run.prepared.temperatures[done])
         return
     last, buffer = run.temperatures[-1], run.buffers[-1]
-    aim = next_temperature(buffer.log_density, buffer.weight, last, ladder.min_ess)
+    aim = next_temperature(buffer.states().log_ratio, buffer.weight, last, ladder.min_ess)
     # No more levels than there are evaluations for: then they are spaced evenly instead.
     run.temperatures.append(min(aim, last ** (1.0 - 1.0 / max(1, run.most_levels - done))))
 
@@ -178,7 +178,8 @@ def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run
         hot, cold = found.buffers
         return Pair(hot, cold, found.step_size, largest_sigma(settings.noise, hot))
 
-    blank, betas = blank_buffer(target.dim), betas_of(first)
+    blank = blank_buffer(target.dim, has_reference=getattr(target, "reference", None) is not None)
+    betas = betas_of(first)
     pair = progress.part(1, "buffer", Pair(blank, blank, betas, betas[0]), explored)
     networks = new_networks(key_network, target.dim, settings.network, 1 if settings.network.is_shared else 2)
     run = _Run(

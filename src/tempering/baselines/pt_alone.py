@@ -77,9 +77,9 @@ def samples(
     start_fn = normal_start(target.dim, scale)
     result = initial_draws(key, target, kernel, start_fn, betas, initial, exploration, ledger=ledger)
     points = result.draws.position[-1].reshape((-1, target.dim))
-    log_ratio, _ = _stepping_stone(result.draws.log_density, betas)
+    log_ratio, _ = _stepping_stone(result.draws.log_ratio, betas)
     hottest = result.draws.position[0].reshape((-1, target.dim))
-    log_hot, share = log_normaliser(hottest, betas[0] * result.draws.log_density[0].reshape(-1))
+    log_hot, share = log_normaliser(hottest, result.draws.tempered(betas[0])[0].reshape(-1))
     log_z = float(log_hot + log_ratio)
     can_be_told = math.isfinite(log_z) and float(share) >= _MIN_SHARE
     return Drawn(points, None, log_z if can_be_told else None, ledger.total)

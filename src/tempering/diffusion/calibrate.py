@@ -89,7 +89,7 @@ def _level_data(
         variance = jnp.full_like(variance, 1.0 / jnp.mean(1.0 / variance))
     return LevelData(
         full.position,
-        beta * full.log_density_grad,
+        full.states().tempered_grad(beta),
         full.weight,
         noise_levels(noise, buffer, beta, sigma_max, is_training=True),
         variance if use_gradients else jnp.zeros_like(variance),

@@ -7,25 +7,44 @@ with beta at the point of use.
 from abc import abstractmethod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
-from tempering.targets.base import evaluate
+from tempering.path import ReferenceValues, log_ratio, tempered
+from tempering.targets.base import evaluate, evaluate_reference
 from tempering.types import Array, Bool, Float, Key
 
 __all__ = ["ChainState", "Kernel", "KernelInfo", "accept_or_stay", "init"]
 
 
 class ChainState(eqx.Module):
-    """Only what the next step needs. `log_density` and its gradient are those of T = 1."""
+    """What the next step needs: untempered values, `log_density` and its gradient at T = 1 and those of a reference."""
 
     position: Float[Array, "*batch dim"]
     log_density: Float[Array, "*batch"]
     log_density_grad: Float[Array, "*batch dim"]
+    reference: ReferenceValues | None = None
+
+    @property
+    def log_ratio(self) -> Float[Array, "*batch"]:
+        """What beta multiplies: the log density, relative to that of the reference."""
+        return log_ratio(self.log_density, self.reference)
+
+    def tempered(self, beta: Float[Array, ""]) -> Float[Array, "*batch"]:
+        """Log density at inverse temperature beta."""
+        return tempered(beta, self.log_density, self.reference and self.reference.log_density)
+
+    def tempered_grad(self, beta: Float[Array, ""]) -> Float[Array, "*batch dim"]:
+        """Gradient of the log density at inverse temperature beta."""
+        return tempered(beta, self.log_density_grad, self.reference and self.reference.log_density_grad)
 
     def in_units(self, scale: Float[Array, " dim"]) -> "ChainState":
         """The same states with positions measured in `scale`, coordinate by coordinate; 1 / scale undoes it."""
         factor = jnp.broadcast_to(scale, self.position.shape)
-        return ChainState(self.position / factor, self.log_density, self.log_density_grad * factor)
+        reference = self.reference
+        if reference is not None:
+            reference = ReferenceValues(reference.log_density, reference.log_density_grad * factor)
+        return ChainState(self.position / factor, self.log_density, self.log_density_grad * factor, reference)
 
 
 class KernelInfo(eqx.Module):
@@ -37,7 +56,7 @@ class KernelInfo(eqx.Module):
 
 
 class Kernel(eqx.Module):
-    """A transition that leaves exp(beta * log_density) invariant."""
+    """A transition that leaves the density at inverse temperature beta invariant."""
 
     evaluations_per_step: eqx.AbstractVar[int]
     optimal_acceptance: eqx.AbstractVar[float]
@@ -54,7 +73,7 @@ class Kernel(eqx.Module):
 def init(position: Float[Array, " dim"], target) -> ChainState:
     """The state of a chain at `position`: one evaluation."""
     log_density, log_density_grad = evaluate(target, position)
-    return ChainState(position, log_density, log_density_grad)
+    return ChainState(position, log_density, log_density_grad, evaluate_reference(target, position))
 
 
 def accept_or_stay(
@@ -70,9 +89,5 @@ def accept_or_stay(
     is_legal = is_finite & ~jnp.isnan(log_ratio)
     probability = jnp.where(is_legal, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
     is_accepted = uniform < probability
-    kept = ChainState(
-        jnp.where(is_accepted, proposal.position, state.position),
-        jnp.where(is_accepted, proposal.log_density, state.log_density),
-        jnp.where(is_accepted, proposal.log_density_grad, state.log_density_grad),
-    )
+    kept = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposal, state)
     return kept, KernelInfo(probability, is_accepted, ~is_finite & ~is_outside)

@@ -11,7 +11,7 @@ __all__ = ["HMC"]
 
 
 class HMC(Kernel):
-    """`num_leapfrog` leapfrog steps of size `step_size` on the potential -beta * log_density, then Metropolis.
+    """`num_leapfrog` leapfrog steps of size `step_size` on the potential -log p_beta, then Metropolis.
 
     The optimal acceptance 0.8 follows common practice for short trajectories; 0.651 is the asymptotic optimum
     (Beskos et al. 2013) and costs more rejections than it saves here.
@@ -35,12 +35,12 @@ class HMC(Kernel):
 
         def leapfrog(carry: tuple[ChainState, Array], _) -> tuple[tuple[ChainState, Array], None]:
             here, velocity = carry
-            velocity = velocity + 0.5 * step_size * beta * here.log_density_grad
+            velocity = velocity + 0.5 * step_size * here.tempered_grad(beta)
             there = init(here.position + step_size * velocity, target)
-            velocity = velocity + 0.5 * step_size * beta * there.log_density_grad
+            velocity = velocity + 0.5 * step_size * there.tempered_grad(beta)
             return (there, velocity), None
 
         (proposal, final_momentum), _ = jax.lax.scan(leapfrog, (state, momentum), length=self.num_leapfrog)
         kinetic_change = 0.5 * (jnp.sum(final_momentum**2) - jnp.sum(momentum**2))
-        log_ratio = beta * (proposal.log_density - state.log_density) - kinetic_change
+        log_ratio = proposal.tempered(beta) - state.tempered(beta) - kinetic_change
         return accept_or_stay(jax.random.uniform(key_accept), state, proposal, log_ratio)

@@ -1,7 +1,8 @@
 """log Z ratios along the ladder from draws of every level. No evaluations: the log densities are stored.
 
 Each step uses the geometric bridge between neighbours, the symmetric form of the stepping stone:
-Z_{k+1} / Z_k = E_k[exp(d l / 2)] / E_{k+1}[exp(-d l / 2)], with d = beta_{k+1} - beta_k and l the log density.
+Z_{k+1} / Z_k = E_k[exp(d l / 2)] / E_{k+1}[exp(-d l / 2)], with d = beta_{k+1} - beta_k and l the log density,
+relative to that of a reference where there is one.
 """
 
 import equinox as eqx

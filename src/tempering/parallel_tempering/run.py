@@ -77,7 +77,7 @@ def _exchange(key: Key, state: TemperingState, betas: Float[Array, " level"], ro
     """One swap round of every ladder, applied to chains and replicas alike."""
     keys = jax.random.split(key, state.chain.log_density.shape[1])
     swap = jax.vmap(_SWAPS[scheme], in_axes=(0, 1, None, None), out_axes=(1, 0, 0))
-    permutation, is_tried, is_swapped = swap(keys, state.chain.log_density, betas, round_index)
+    permutation, is_tried, is_swapped = swap(keys, state.chain.log_ratio, betas, round_index)
 
     def permute(leaf: Array) -> Array:
         indices = permutation.reshape(permutation.shape + (1,) * (leaf.ndim - 2))
@@ -183,11 +183,19 @@ def start(
     _refuse_unusable(chain, num_bad, num_levels * num_chains, is_varying=spread > 0, is_flat=largest == 0)
     if num_bad:
         chain = _replace_bad(key, chain, is_good)
-    gradients = chain.log_density_grad.reshape((-1, positions.shape[-1]))
-    step_sizes = StepSizes.at(guess(gradients, betas, kernel.scale_power))
+    step_sizes = StepSizes.at(_first_step_sizes(chain, betas, kernel.scale_power))
     zero = jnp.zeros((), jnp.int32)
     state = TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
     return state, num_bad
+
+
+def _first_step_sizes(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
+    """From the gradients of all starting points at every beta; `guess` multiplies by beta itself."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), chain)
+    if chain.reference is None:
+        return guess(flat.log_density_grad, betas, scale_power)
+    one = betas[:1] / betas[:1]
+    return jnp.concatenate([guess(flat.tempered_grad(beta), one, scale_power) for beta in betas])
 
 
 @jax.jit

@@ -1,7 +1,7 @@
 """Exchanges between neighbouring temperatures, as permutations of the level axis. No evaluations.
 
 A pair (k, k+1) of one ladder swaps with probability min(1, exp((beta_{k+1} - beta_k)(l_k - l_{k+1}))), l the
-untempered log densities.
+untempered log densities, relative to those of a reference where there is one: what beta multiplies.
 """
 
 import jax

@@ -7,6 +7,7 @@ from tempering.targets.inner import Inner, in_inner_coordinates
 from tempering.targets.many_well import ManyWell
 from tempering.targets.pair_potential import PairPotential
 from tempering.targets.particles import dw4, lennard_jones
+from tempering.targets.referenced import Referenced
 from tempering.targets.registry import TARGETS, make_target
 from tempering.targets.scaled import Scaled
 
@@ -18,6 +19,7 @@ __all__ = [
     "Inner",
     "ManyWell",
     "PairPotential",
+    "Referenced",
     "Target",
     "anisotropic_gaussian",
     "dw4",

@@ -1,6 +1,7 @@
 """What a target is: a log density, and whatever is known exactly about it.
 
-Consumes nothing; produces unnormalised log densities at T = 1 for one point; level k has beta_k * log_density.
+Consumes nothing; produces unnormalised log densities at T = 1 for one point; `path` says what level k makes of them.
+A target may have a `reference`, a normalised distribution that its path starts from (`references`).
 """
 
 from abc import abstractmethod
@@ -8,9 +9,10 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 
+from tempering.path import ReferenceValues
 from tempering.types import Array, Float, Key
 
-__all__ = ["ExactTarget", "Target", "evaluate", "evaluate_many"]
+__all__ = ["ExactTarget", "Target", "evaluate", "evaluate_many", "evaluate_reference"]
 
 
 class Target(eqx.Module):
@@ -61,6 +63,12 @@ class ExactTarget(Target):
 def evaluate(target, x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, " dim"]]:
     """Log density and its gradient at one point: one evaluation in the ledger."""
     return jax.value_and_grad(target.log_density)(x)
+
+
+def evaluate_reference(target, x: Float[Array, " dim"]) -> ReferenceValues | None:
+    """The same of the target's reference: no evaluation of the target. None where there is no reference."""
+    reference = getattr(target, "reference", None)
+    return None if reference is None else ReferenceValues(*jax.value_and_grad(reference.log_density)(x))
 
 
 @eqx.filter_jit

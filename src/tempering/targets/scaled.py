@@ -26,3 +26,9 @@ class Scaled(eqx.Module):
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """Unnormalised log density of one point, given in units of the scale."""
         return self.target.log_density(self.scale * x)
+
+    @property
+    def reference(self) -> "Scaled | None":
+        """The target's reference in the same units, without the constant Jacobian as well."""
+        reference = getattr(self.target, "reference", None)
+        return None if reference is None else Scaled(reference, self.scale)
