@@ -17,6 +17,7 @@ from support.unchecked import unchecked
 from tempering import api, storage
 from tempering.automatic import default_settings
 from tempering.experiments.methods import METHODS
+from tempering.parallel_tempering.initial import rows_start
 from tempering.settings import Refinement
 
 README = Path(__file__).parent.parent / "README.md"
@@ -200,7 +201,7 @@ def test_points_without_a_density_are_never_kept_and_faults_are_counted(beyond, 
         api.as_target(density(wall=1.5, beyond=beyond), 2),
         jax.random.key(0),
         tiny_ptsd(),
-        start_fn=api.rows_start(jnp.asarray(inside, jnp.float32)),
+        start_fn=rows_start(jnp.asarray(inside, jnp.float32)),
         store=store,
     )
     for (level, part), (arrays, _) in store.parts.items():
@@ -213,6 +214,96 @@ def test_points_without_a_density_are_never_kept_and_faults_are_counted(beyond, 
     num_faults = sum(record.num_nonfinite for record in sampler.levels)
     assert (num_faults > 0) == is_fault, "-inf is outside the support, which is no fault"
     assert np.all(np.isfinite(sampler.sample(10)))
+
+
+# Parameters with names and bounds; the fits themselves are in adapters/test_adapters_page.py.
+
+LIKE = {"sigma": 0.0, "theta": np.zeros(2)}
+
+
+def of_tree(params):
+    return -params["sigma"] + 2.0 * jnp.log(params["sigma"]) - jnp.sum((params["theta"] - 1.0) ** 2)
+
+
+def tree(sigma, theta) -> dict:
+    return {"sigma": np.asarray(sigma), "theta": np.asarray(theta)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 4}, "dim = 4 contradicts `like`, which has 3 numbers"),
+        ({"like": {"sigma": 1}}, "like has dtype int"),
+        ({"like": {}}, "has no numbers in it"),
+        ({"support": {"tau": tp.positive}}, "support has 'tau', which the parameters have not"),
+        ({"support": [tp.positive] * 3}, "support is a list, nested otherwise"),
+        ({"init": np.ones((4, 3))}, "init is .*, which is nested otherwise than"),
+        ({"init": tree(1.0, [0.0, 0.0])}, r"init has shape \(3,\); it must be finite, of shape \(n, 3\)"),
+        ({"init": tree([1.0], [[0.0, 0.0, 0.0]])}, "one more leading axis"),
+        ({"init": tree([np.nan], [[0.0, 0.0]])}, "must be finite"),
+        ({"init": tree([1.0, -2.0], np.zeros((2, 2)))}, r"1 of 2 points outside the support .*row 1: \[-2\."),
+        ({"init": tree([0.0], np.zeros((1, 2)))}, "give points inside, off the boundary"),
+        ({"init": lambda key, num: tree(-np.ones(num), np.zeros((num, 2)))}, "outside the support"),
+        ({"init": lambda key, num: tree(np.ones(3), np.zeros((3, 2)))}, r"returned shape \(3, 3\)"),
+    ],
+)
+def test_a_bad_tree_of_parameters_is_refused(options, message, tmp_path):
+    options = {"like": LIKE, "support": {"sigma": tp.positive}, "dim": None, **options}
+    with pytest.raises(tp.SettingsError, match=message):
+        fit(of_tree, **options, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("log_density", "options", "message"),
+    [
+        (None, {"support": [tp.positive]}, "support has 1 entries for 2 coordinates"),
+        (None, {"support": {"x": tp.positive}}, "names need like="),
+        (None, {"support": tp.simplex, "init": [[0.5, 0.6]]}, "outside the support"),
+        (None, {"support": tp.ordered, "init": [[0.5, 0.5]]}, "outside the support"),
+        (tp.PairPotential(lambda r: r**2, 3, 2), {"dim": None, "support": tp.positive}, "coordinates of its own"),
+        (tp.PairPotential(lambda r: r**2, 3, 2), {"dim": None, "like": LIKE}, "coordinates of its own"),
+    ],
+)
+def test_supports_that_do_not_fit_are_refused(log_density, options, message):
+    with pytest.raises(tp.SettingsError, match=message):
+        fit(log_density, **options)
+
+
+def test_a_density_that_does_not_take_the_tree_is_refused():
+    for wrong, message in ((lambda params: params["scale"], "raised KeyError"), (3.0, "log_density is a float")):
+        with pytest.raises(tp.DensityError, match=message):
+            fit(wrong, dim=None, like=LIKE)
+
+
+def test_starting_points_are_the_users_and_reach_the_method_unbounded():
+    target = api._as_fitted(of_tree, None, LIKE, {"sigma": tp.positive})
+    rows = api.own_start(tree([2.0, 3.0], [[0.5, 1.0], [-1.0, 0.0]]), target, 1.0)(jax.random.key(0), 2)
+    np.testing.assert_allclose(rows, [[np.log(2.0), 0.5, 1.0], [np.log(3.0), -1.0, 0.0]], rtol=1e-5)
+
+
+def test_a_folder_tells_supports_and_structures_apart():
+    def identity(log_density=of_tree, like=LIKE, support=None):
+        target = api._as_fitted(log_density, None, like, support)
+        return api._identity(target, None, api.own_start(None, target, 1.0))
+
+    def first(params):
+        return -jnp.sum(jax.tree.leaves(params)[0] ** 2)
+
+    variants = [
+        identity(),
+        identity(support={"sigma": tp.positive}),
+        identity(support={"sigma": tp.above(0.5)}),
+        identity(support={"sigma": tp.positive, "theta": tp.ordered}),
+        identity(first, {"a": 0.0, "b": 0.0}),
+        identity(first, {"a": 0.0, "c": 0.0}),
+        identity(first, [0.0, 0.0]),
+        identity(first, (0.0, 0.0)),
+    ]
+    assert len({tuple(sorted(variant.items())) for variant in variants}) == len(variants)
+    assert identity(support={"sigma": tp.positive}) == variants[1]
+    plain = api._as_fitted(density(), 2, None, None)
+    assert set(api._identity(plain, None, None)) == {"dim", "density"}, "as in folders made before there were supports"
 
 
 # Budgets.

@@ -26,17 +26,20 @@ ROOMS = (
     "path",
     "numerics",
     "geometry",
+    "charts",
     "settings",
     "automatic",
     "references",
     "ledger",
     "storage",
+    "exports",
     "records",
     "checkpoint",
     "targets",
     "adapters",
     "kernels",
     "parallel_tempering",
+    "starting",
     "preparation",
     "buffer",
     "diffusion",
@@ -49,16 +52,17 @@ ROOMS = (
     "proposals",
     "path_resampling",
     "refinement",
+    "diagnosis",
+    "metrics",
+    "progress",
+    "report",
     "sampler",
     "exploration",
     "learning",
     "ptsd",
     "pt_dm",
     "baselines",
-    "metrics",
-    "progress",
     "experiments",
-    "report",
     "api",
     "__init__",
     "cli",
@@ -66,7 +70,7 @@ ROOMS = (
 )
 
 # Slow to import, or not installed everywhere.
-LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "diffrax", "numpyro", "blackjax")
+LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "diffrax", "numpyro", "blackjax", "pyarrow", "torch")
 
 IMPORT_LIMIT_SECONDS = 2.0
 

@@ -8,9 +8,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import arviz
 import jax
 import numpy as np
 import pytest
+from pyarrow import parquet as pyarrow
 
 from support.tiny import (
     COMMAND,
@@ -163,6 +165,12 @@ def test_sample_writes_draws_that_follow_from_the_seed(runs, tmp_path):
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "c.npz", "--weighted")[0] == 0
     weighted = read_arrays(tmp_path / "c.npz")
     assert set(weighted) == {"draws", "log_weights"} and weighted["log_weights"].shape == (40,)
+    assert command("sample", folder, "-n", 40, "-o", tmp_path / "d.parquet", "--weighted")[0] == 0
+    columns = pyarrow.read_table(tmp_path / "d.parquet").to_pydict()
+    assert list(columns) == ["x[0]", "x[1]", "log_weights"]
+    np.testing.assert_array_equal(np.array(columns["x[1]"], np.float32), weighted["draws"][:, 1])
+    assert command("sample", folder, "-n", 40, "-o", tmp_path / "e.nc", "--seed", 5)[0] == 0
+    np.testing.assert_array_equal(arviz.from_netcdf(tmp_path / "e.nc").posterior["x"].values[0], first["draws"])
     assert files_of(folder) == before
 
 
@@ -254,6 +262,7 @@ def test_sample_refuses_to_overwrite_and_other_mistakes(runs, tmp_path):
     assert "-n = 0 is not allowed" in refused("sample", folder, "-n", 0, "-o", new)
     assert "seed = 4294967296 is not allowed" in refused("sample", folder, "-n", 5, "-o", new, "--seed", 2**32)
     assert "could not write" in refused("sample", folder, "-n", 5, "-o", taken / "new.npz")
+    assert "one of .npz, .parquet, .nc" in refused("sample", folder, "-n", 5, "-o", tmp_path / "new.csv")
     assert "holds no finished sampler" in refused("sample", tmp_path, "-n", 5, "-o", new)
     assert "metrics.num_samples = 3 is not allowed" in refused("evaluate", folder, "--num-samples", 3)
     assert not new.exists()
@@ -344,8 +353,14 @@ def test_a_fit_of_ones_own_density_is_left_to_the_library(finished):
     "arguments", [(), ("walk",), ("run",), ("run", "mog40", "--sed", "3"), ("run", "mog40", "--seed", "three")]
 )
 def test_the_parser_refuses_what_it_cannot_read(arguments):
-    code, out, errors = command(*arguments)
-    assert code == 2 and out == "" and errors and "Traceback" not in errors
+    line = refused(*arguments)
+    assert "--help" in line and not set("│╭╰") & set(line)
+
+
+def test_help_is_shown_where_it_is_asked_for():
+    for arguments in (("--help",), ("run", "--help")):
+        code, out, errors = command(*arguments)
+        assert code == 0 and "usage: tempering" in out and errors == ""
 
 
 # The same in a process of its own.

@@ -64,7 +64,7 @@ def check_in_subspace(x, variance: float, ess: int | None = None) -> None:
 
 
 def embedded(y) -> np.ndarray:
-    return np.asarray(jax.vmap(GEOMETRY.embed)(y))
+    return np.asarray(jax.jit(jax.vmap(GEOMETRY.embed))(y))
 
 
 def test_inner_coordinates_are_those_of_centred_configurations():
@@ -92,7 +92,7 @@ def assert_invariant(target, kind: str, outer) -> None:
     kernel = make_kernel(kind, 3, target.dim)
     scale = np.sqrt(VARIANCE)
     y = jax.random.normal(jax.random.key(1), (2000, GEOMETRY.dim)) * scale
-    start = y if target.dim == GEOMETRY.dim else jax.vmap(GEOMETRY.embed)(y)
+    start = y if target.dim == GEOMETRY.dim else jax.jit(jax.vmap(GEOMETRY.embed))(y)
     step_size = jnp.asarray(0.5 * scale if kind == "hmc" else 0.3 * VARIANCE)
 
     def chain(key, position):
@@ -101,7 +101,7 @@ def assert_invariant(target, kind: str, outer) -> None:
 
         return jax.lax.scan(step, init(position, target), jax.random.split(key, 20))[0].position
 
-    check_in_subspace(outer(jax.vmap(chain)(jax.random.split(jax.random.key(2), 2000), start)), VARIANCE)
+    check_in_subspace(outer(jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(2), 2000), start)), VARIANCE)
 
 
 def oracle_sampler(sampling: Sampling) -> Sampler:
@@ -111,7 +111,7 @@ def oracle_sampler(sampling: Sampling) -> Sampler:
     prior = Prior.diagonal(jnp.zeros(GEOMETRY.dim), jnp.full((GEOMETRY.dim,), np.sqrt(16.0 + VARIANCE)))
     target = in_inner_coordinates(springs())
     model = DiffusionModel(denoiser, prior, levels)
-    return Sampler(model, target, "PTSD", Network(), sampling, [], Ledger(), geometry=GEOMETRY)
+    return Sampler(model, target, "PTSD", Network(), sampling, [], Ledger(), chart=GEOMETRY)
 
 
 @pytest.mark.parametrize("divergence", ["exact", "hutchinson"])
@@ -130,12 +130,12 @@ def test_draws_densities_and_log_z_are_those_of_the_subspace(divergence):
 
 
 def test_the_prior_and_the_start_are_isotropic_and_centred():
-    states = jax.vmap(lambda y: init(y, in_inner_coordinates(springs())))(
+    states = jax.jit(jax.vmap(lambda y: init(y, in_inner_coordinates(springs()))))(
         jax.random.normal(jax.random.key(4), (4000, GEOMETRY.dim)) * np.sqrt(VARIANCE)
     )
     prior = prior_of(Noise(prior="isotropic", is_isotropic=True), from_states(states, "initial_pt"), jnp.asarray(2.0))
     np.testing.assert_array_equal(prior.scale, prior.scale[0, 0] * np.eye(GEOMETRY.dim))
-    draws = jax.vmap(prior.sample)(jax.random.split(jax.random.key(5), 4000))
+    draws = jax.jit(jax.vmap(prior.sample))(jax.random.split(jax.random.key(5), 4000))
     check_in_subspace(embedded(draws), float(prior.scale[0, 0]) ** 2)
     np.testing.assert_allclose(prior.scale[0, 0] ** 2, 4.0 + VARIANCE, rtol=0.02)
 
@@ -217,16 +217,17 @@ def test_draws_that_langevin_steps_cannot_start_from_are_counted():
 def test_overlapping_starts_are_moved_apart_and_paid_for():
     target, ledger = in_inner_coordinates(lennard_jones(13)), Ledger()
     points = jax.random.normal(jax.random.key(9), (8, target.dim))
-    gradients = jax.vmap(jax.grad(target.log_density))
+    gradients = jax.jit(jax.vmap(jax.grad(target.log_density)))  # op by op it takes twenty seconds
     assert is_steep(gradients(points))
     moved = climb(target, points, ledger, "pilot")
     assert ledger.points == {"pilot": 8 * NUM_STEPS} and not is_steep(gradients(moved))
-    before, after = (-np.asarray(jax.vmap(target.log_density)(x)) for x in (points, moved))
+    log_densities = jax.jit(jax.vmap(target.log_density))
+    before, after = (-np.asarray(log_densities(x)) for x in (points, moved))
     assert np.all(after < 0) and np.median(before) > 1e4
 
 
 def test_starts_outside_walls_are_told_from_those_inside():
-    gradients = jax.vmap(jax.grad(in_inner_coordinates(springs()).log_density))
+    gradients = jax.jit(jax.vmap(jax.grad(in_inner_coordinates(springs()).log_density)))
     assert not is_steep(gradients(jax.random.normal(jax.random.key(10), (8, GEOMETRY.dim))))
 
 

@@ -10,8 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tempering as tp
+from support.counting import counting_target
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.tempered import walk
+from support.tiny import quick_compilation, tiny_pt_dm, tiny_ptsd
+from support.unchecked import unchecked
+from tempering.api import _as_fitted
 from tempering.buffer import blank_buffer, from_states, in_units, inner_scale, reweighted
 from tempering.errors import SettingsError
 from tempering.importance import weigh
@@ -22,6 +27,7 @@ from tempering.parallel_tempering.initial import initial_draws
 from tempering.path import ReferenceValues, log_ratio, tempered
 from tempering.references import Normal, StudentT, check_reference
 from tempering.settings import Exploration, Initial
+from tempering.starting import own_start
 from tempering.targets import Referenced, Scaled, Target
 from tempering.targets.base import evaluate_reference
 from tempering.types import Array, Float
@@ -174,6 +180,36 @@ def test_references_are_normalised_and_drawn_from(reference):
     assert abs(np.mean(np.abs(draws[:, 0] - 0.5) < 1.0) - share) < 0.03
 
 
+@pytest.mark.parametrize("method", ["ptsd", pytest.param("pt_dm", marks=pytest.mark.slow)])
+def test_a_fit_follows_the_path_and_counts_the_target_only(method, tmp_path):
+    counting, counter = counting_target(Shifted(2, OWN))
+    settings = tiny_ptsd() if method == "ptsd" else tiny_pt_dm()
+    options = {"method": method, "settings": settings, "progress": False}
+    with quick_compilation(), unchecked():
+        sampler = tp.fit(counting, reference=REFERENCE, out=tmp_path / "run", **options)
+    assert counter.total == sampler.ledger.total
+    assert np.isfinite(sampler.sample_weighted(8)[1]).any()
+    with pytest.raises(tp.RunFolderError, match="another density"):
+        tp.fit(counting, reference=Normal([0.0, 0.0]), out=tmp_path / "run", **options)
+    again = tp.fit(counting, reference=REFERENCE, out=tmp_path / "run", **options)
+    np.testing.assert_array_equal(again.sample(5), sampler.sample(5))
+
+
+def test_starts_come_from_the_reference_unless_told_otherwise():
+    far = Referenced(2, Shifted(2, OWN), Normal([100.0, -100.0], 0.1))
+    assert float(own_start(None, far, 1.0, prefers_reference=True)(jax.random.key(0), 8)[:, 0].min()) > 90
+    assert float(jnp.abs(own_start(None, far, 1.0)(jax.random.key(0), 8)).max()) < 10
+
+
+def test_a_reference_is_in_the_coordinates_of_the_user():
+    target = _as_fitted(lambda x: -jnp.sum(x), 2, None, tp.positive, Normal([1.0, 2.0], 0.1))
+    y = jnp.asarray([0.3, -0.2])
+    expected = Normal([1.0, 2.0], 0.1).log_density(jnp.exp(y)) + jnp.sum(y)
+    np.testing.assert_allclose(target.reference.log_density(y), expected, rtol=1e-5)
+    assert_mean(np.exp(np.asarray(target.reference.sample(jax.random.key(2), 2000))), np.array([1.0, 2.0]))
+    assert _as_fitted(target, None, None, None, "none").reference is None
+
+
 class _NoDraws:
     def log_density(self, x):
         return jnp.sum(x)
@@ -182,6 +218,12 @@ class _NoDraws:
 class _WrongDraws(_NoDraws):
     def sample(self, key, num):
         return jnp.zeros((num, 3))
+
+
+@pytest.mark.parametrize("bad", ["prior", 3, _NoDraws(), Normal([0.0])], ids=str)
+def test_the_door_refuses_what_is_no_reference(bad):
+    with pytest.raises(tp.SettingsError, match="reference"):
+        tp.fit(lambda x: -jnp.sum(x**2), dim=2, reference=bad, progress=False)
 
 
 @pytest.mark.parametrize("bad", [None, _NoDraws(), _WrongDraws(), Normal([0.0, 0.0, 0.0])], ids=str)

@@ -97,7 +97,7 @@ def test_the_prediction_holds_for_a_mixture():
     target = GaussianMixture([[-3.0], [4.0]], weights=[2.0, 1.0], covariances=[[[1.0]], [[0.5]]])
     beta, model = jnp.ones(()), mixture_model(target)
     grid = np.linspace(-15.0, 15.0, 20_001)
-    mass = np.exp(np.asarray(jax.vmap(target.log_density)(jnp.asarray(grid[:, None], jnp.float32)), np.float64))
+    mass = np.exp(np.asarray(jax.jit(jax.vmap(target.log_density))(jnp.asarray(grid[:, None], jnp.float32)), np.float64))
     cumulative = np.cumsum(mass) / np.sum(mass)
     places = np.random.default_rng(0).permutation((np.arange(1000) + 0.5) / 1000)
     x = jnp.asarray(np.interp(places, cumulative, grid)[:, None], jnp.float32)

@@ -77,7 +77,7 @@ def test_samples_are_as_many_as_asked_centred_and_with_their_own_densities(made)
     assert reference.positions.shape == (600, 6) and reference.positions.dtype == np.float32
     assert len(np.unique(reference.positions, axis=0)) > 300
     np.testing.assert_allclose(reference.positions.reshape(600, 3, 2).mean(axis=1), 0.0, atol=1e-6)
-    again = jax.vmap(HARMONIC.log_density)(jnp.asarray(reference.positions))
+    again = jax.jit(jax.vmap(HARMONIC.log_density))(jnp.asarray(reference.positions))
     np.testing.assert_allclose(reference.log_density, again, rtol=1e-5, atol=1e-5)
 
 
@@ -126,7 +126,7 @@ def test_defaults_have_a_ladder_down_to_one(name):
 def exact_draws(key) -> ChainState:
     position = jax.random.normal(key, (100, 64, 4)) / np.sqrt(2 * STRENGTH * 3 + TRAP)
     target = in_inner_coordinates(HARMONIC)
-    log_density, gradient = jax.vmap(jax.vmap(jax.value_and_grad(target.log_density)))(position)
+    log_density, gradient = jax.jit(jax.vmap(jax.vmap(jax.value_and_grad(target.log_density))))(position)
     return ChainState(position, log_density, gradient)
 
 

@@ -6,6 +6,7 @@ that it writes, leaving half of it behind.
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -115,7 +116,89 @@ def test_a_run_that_dies_at_every_file_ends_the_same(name, undisturbed, tmp_path
     parts = parts if name == PTSD.name else parts[:2]
     last = ["run/sampler.npz", "sampler.json", "run/evaluation.npz", "result.json"]
     assert dies.died == ["config.json", "environment.json", *parts, *last]
-    assert len(list(folder.rglob(".*.tmp"))) == len(dies.died), "halves of files lie about and disturb nobody"
+    assert not list(folder.rglob(".*.tmp")), "halves of files are swept away by whoever goes on"
+    check_same(folder, undisturbed / name)
+
+
+# The disk is full, or a file is damaged: refused in words, and once that is over the run ends the same.
+
+
+class FullAtEveryFile:
+    """A disk that is full at the first attempt at every file, and has room at the second."""
+
+    def __init__(self):
+        self.refused: list[str] = []
+
+    def __call__(self, path: Path, data: bytes, write=storage.write_bytes) -> None:
+        if path.name in self.refused:
+            return write(path, data)
+        self.refused.append(path.name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            write(path, data)
+
+
+def test_a_full_disk_is_told_and_survived(undisturbed, tmp_path, monkeypatch):
+    name, folder, full, messages = PT_DM.name, tmp_path / "run", FullAtEveryFile(), []
+    monkeypatch.setattr(storage, "write_bytes", full)
+    for _ in range(20):
+        try:
+            resume(folder) if (folder / "config.json").exists() else run(CONFIGS[name], folder)
+            break
+        except RunFolderError as error:
+            messages.append(str(error))
+            assert not list(folder.rglob(".*.tmp")), "what could not be written whole takes no room"
+    files = ["config.json", "environment.json", "buffer.npz", "model.npz", "sampler.npz", "sampler.json"]
+    assert full.refused == [*files, "evaluation.npz", "result.json"] and len(messages) == len(full.refused)
+    for file, message in zip(full.refused, messages, strict=True):
+        assert file in message and "No space left on device; free space" in message
+    check_same(folder, undisturbed / name)
+
+
+def test_a_limit_on_the_size_of_files_is_told_and_survived(undisturbed, tmp_path):
+    # The kernel's own refusal, in the middle of a file.
+    name, folder = PT_DM.name, tmp_path / "run"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    jax.config.update("jax_enable_compilation_cache", False)  # everything is compiled; its files would be cut too
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        with pytest.raises(RunFolderError, match="could not write .*File too large; free space"):
+            run(CONFIGS[name], folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        jax.config.update("jax_enable_compilation_cache", True)
+    assert not list(folder.rglob(".*.tmp"))
+    resume(folder)
+    check_same(folder, undisturbed / name)
+
+
+def test_a_log_that_cannot_be_written_is_told_and_survived(undisturbed, tmp_path):
+    name, folder = PT_DM.name, tmp_path / "run"
+    shutil.copytree(undisturbed / name, folder)
+    os.remove(folder / "result.json")
+    os.rename(folder / "stats.jsonl", tmp_path / "stats.jsonl")
+    os.symlink("/dev/full", folder / "stats.jsonl")
+    with pytest.raises(RunFolderError, match="could not write .*stats.jsonl: No space left.* resume: finished parts"):
+        resume(folder)
+    os.replace(tmp_path / "stats.jsonl", folder / "stats.jsonl")
+    resume(folder)
+    check_same(folder, undisturbed / name)
+
+
+@pytest.mark.parametrize("file", ["levels/01/buffer.npz", "levels/01/model.npz", "sampler.npz", "sampler.json"])
+def test_a_damaged_file_is_named_and_made_again(undisturbed, tmp_path, file):
+    name, folder = PT_DM.name, tmp_path / "run"
+    shutil.copytree(undisturbed / name, folder)
+    os.remove(folder / "result.json")
+    if file.startswith("levels"):
+        os.remove(folder / "sampler.json")
+    data = bytearray((folder / file).read_bytes())
+    data[len(data) // 2] ^= 16
+    (folder / file).write_bytes(data)
+    with pytest.raises(RunFolderError, match=f"{file} .*restore it from a copy or delete it and resume"):
+        resume(folder)
+    os.remove(folder / file)
+    resume(folder)
     check_same(folder, undisturbed / name)
 
 

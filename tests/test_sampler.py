@@ -13,7 +13,10 @@ from scipy import stats
 from support.counting import counting_target
 from support.random_checks import assert_fraction, assert_mean, assert_std, must_fail
 from support.unchecked import unchecked
+from tempering import interval, positive
 from tempering.adapters import FunctionTarget
+from tempering.adapters.structure import structure_of
+from tempering.charts import flat_chart
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
@@ -22,7 +25,7 @@ from tempering.records import LevelRecord
 from tempering.sampler import Sampler, load_sampler, model_like
 from tempering.settings import Network, Sampling
 from tempering.storage import write_json
-from tempering.targets import Gaussian
+from tempering.targets import Gaussian, in_inner_coordinates
 
 NETWORK = Network(width=8, depth=2, num_frequencies=3)
 SAMPLING = Sampling(num_steps=120, chunk_size=500)
@@ -306,12 +309,103 @@ def test_the_summary_says_what_matters(trained):
         "weights  0.25",
     ):
         assert part in text
-    assert text.endswith("warning: the pilot's chains did not mix")
+    *_, warning, verdict = text.splitlines()
+    assert warning == "warning: the pilot's chains did not mix" and verdict.startswith("verdict: ")
     bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, warnings=())
     assert "\nlog Z  " not in bare.summary() and "warning" not in bare.summary()
+
+
+# In a user's own coordinates: the oracle's first coordinate is log x, so that x is log-normal; the last is a logit.
+
+CHART = flat_chart([positive, None, interval(-1.0, 3.0)], 3)
+LIKE = {"sigma": 0.0, "theta": np.zeros(2)}
+
+
+def log_normal_and_logit(x):
+    """Log density of exp, identity and a scaled sigmoid of independent normals, unnormalised as the target is."""
+    z = jnp.stack([jnp.log(x[0]), x[1], jnp.log(x[2] + 1.0) - jnp.log(3.0 - x[2])])
+    location, std = (jnp.asarray(value, jnp.float32) for value in (LOCATION, STD))
+    log_volume = z[0] + jnp.log(x[2] + 1.0) + jnp.log(3.0 - x[2]) - jnp.log(4.0)
+    constant = LOG_Z - np.sum(np.log(STD)) - 1.5 * np.log(2 * np.pi)
+    return -0.5 * jnp.sum(((z - location) / std) ** 2) - log_volume + constant
+
+
+def charted(structure=None, chart=CHART) -> Sampler:
+    target = in_inner_coordinates(FunctionTarget(3, log_normal_and_logit), chart)
+    return sampler_of(linear_denoiser(), target=target, chart=chart, structure=structure)
+
+
+def exact_log_prob(x) -> np.ndarray:
+    width = np.sqrt(STD**2 + SIGMA_MIN**2)
+    first = stats.lognorm(width[0], scale=np.exp(LOCATION[0])).logpdf(x[:, 0])
+    second = stats.norm(LOCATION[1], width[1]).logpdf(x[:, 1])
+    logit = np.log((x[:, 2] + 1.0) / (3.0 - x[:, 2]))
+    third = stats.norm(LOCATION[2], width[2]).logpdf(logit) + np.log(4.0 / ((x[:, 2] + 1.0) * (3.0 - x[:, 2])))
+    return first + second + third
+
+
+def check_log_prob(sampler: Sampler, x) -> None:
+    np.testing.assert_allclose(sampler.log_prob(x), exact_log_prob(np.asarray(x, np.float64)), atol=0.1)
+
+
+class WithoutVolume(type(CHART)):
+    """The saboteur: the same coordinates, the Jacobian forgotten."""
+
+    def log_volume(self, y):
+        return jnp.zeros((), y.dtype)
+
+
+def test_with_a_chart_draws_weights_and_densities_are_the_users():
+    sampler = charted()
+    draws, log_weights = sampler.sample_weighted(500, seed=5)
+    assert np.all(draws[:, 0] > 0) and np.all((draws[:, 2] > -1) & (draws[:, 2] < 3)) and sampler.dim == 3
+    assert np.max(np.abs(log_weights - LOG_Z)) < 0.1, "the Jacobian of the target and that of the model cancel"
+    check_log_prob(sampler, draws)
+    sabotaged = charted(chart=WithoutVolume(CHART.blocks))
+    must_fail(check_log_prob, sabotaged, draws)
+    assert np.max(np.abs(sabotaged.sample_weighted(500, seed=5)[1] - LOG_Z)) > 1.0
+    outside = np.array([[-1.0, 0.0, 0.0], [1.0, 0.0, 3.0], [1.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(np.isneginf(sampler.log_prob(outside)), [True, True, False])
+
+
+def test_draws_in_the_users_own_tree():
+    plain, sampler = charted(), charted(structure_of(LIKE))
+    draws, rows = sampler.sample(500, seed=3), plain.sample(500, seed=3)
+    assert draws["sigma"].shape == (500,) and draws["theta"].shape == (500, 2)
+    np.testing.assert_array_equal(np.column_stack([draws["sigma"], draws["theta"]]), rows)
+    weighted, exact = sampler.sample_weighted(500, seed=3)[0], sampler.sample_exact(500, seed=3)
+    assert {name: leaf.shape for name, leaf in weighted.items()} == {name: leaf.shape for name, leaf in exact.items()}
+    np.testing.assert_array_equal(sampler.log_prob(draws), plain.log_prob(rows))
+    one = sampler.log_prob({"sigma": draws["sigma"][7], "theta": draws["theta"][7]})
+    assert one.shape == () and one == pytest.approx(plain.log_prob(rows[7]), abs=1e-3)
+    with pytest.raises(SettingsError, match="nested otherwise"):
+        sampler.log_prob({"sigma": 0.0})
+
+
+def test_the_chart_and_the_tree_are_saved_with_the_sampler(tmp_path):
+    sampler = charted(structure_of(LIKE))
+    loaded = load_sampler(sampler.save(tmp_path))
+    assert loaded.chart == CHART and loaded.structure == sampler.structure and loaded.geometry is None
+    for name, leaf in loaded.sample(500, seed=2).items():
+        np.testing.assert_array_equal(leaf, sampler.sample(500, seed=2)[name])
 
 
 def test_export_to_arviz(exact):
     pytest.importorskip("arviz")
     data = exact.to_arviz(500, seed=3)
     np.testing.assert_array_equal(data.posterior["x"].values, exact.sample(500, seed=3)[None])
+
+
+def test_export_of_a_tree_to_arviz():
+    pytest.importorskip("arviz")
+    sampler = charted(structure_of({"group": {"sigma": 0.0}, "theta": np.zeros(2)}))
+    data = sampler.to_arviz(
+        500, seed=3, dims={"theta": ["school"]}, coords={"school": ["north", "south"]}, with_log_prob=True
+    )
+    assert data.posterior["theta"].dims == ("chain", "draw", "school") and list(data.posterior["school"]) == [
+        "north",
+        "south",
+    ]
+    draws = sampler.sample(500, seed=3)
+    np.testing.assert_array_equal(data.posterior["group.sigma"].values, draws["group"]["sigma"][None])
+    np.testing.assert_array_equal(data.sample_stats["log_prob"].values, sampler.log_prob(draws)[None])

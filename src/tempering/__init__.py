@@ -5,9 +5,13 @@ from tempering import xla_guard
 xla_guard.guard()  # before anything makes an array
 xla_guard.quiet_command_line()
 
+from tempering.adapters import from_callable, from_torch
+from tempering.adapters.numpyro import from_numpyro
 from tempering.api import fit, load
+from tempering.charts import above, below, interval, ordered, positive, real, simplex
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
 from tempering.ledger import Ledger
+from tempering.references import Normal, StudentT
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings, PTSDSettings
 from tempering.targets import ExactTarget, PairPotential, Target
@@ -19,14 +23,26 @@ __all__ = [
     "DensityError",
     "ExactTarget",
     "Ledger",
+    "Normal",
     "PTDMSettings",
     "PTSDSettings",
     "PairPotential",
     "RunFolderError",
     "Sampler",
     "SettingsError",
+    "StudentT",
     "Target",
     "TemperingError",
+    "above",
+    "below",
     "fit",
+    "from_callable",
+    "from_numpyro",
+    "from_torch",
+    "interval",
     "load",
+    "ordered",
+    "positive",
+    "real",
+    "simplex",
 ]

@@ -2,28 +2,32 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters import as_target, fingerprint
+from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
 from tempering.automatic import default_settings
+from tempering.charts import flat_chart
 from tempering.checkpoint import Nowhere
-from tempering.errors import BudgetError, RunFolderError, SettingsError
+from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError
 from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
 from tempering.experiments.methods import METHODS, check_sizes
 from tempering.experiments.run import target_of
 from tempering.experiments.run_folder import RunFolder
 from tempering.geometry import Centred
 from tempering.ledger import Ledger
-from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
+from tempering.parallel_tempering.initial import StartFn
+from tempering.preparation import suited
 from tempering.progress import choose_display
-from tempering.sampler import Sampler, load_sampler
+from tempering.references import check_reference
+from tempering.sampler import Sampler, has_sampler, load_sampler
 from tempering.settings import (
     Ladder,
     MethodSettings,
@@ -31,10 +35,14 @@ from tempering.settings import (
     PTSDSettings,
     require_choice,
     require_count,
+    require_flag,
     require_positive,
     require_seed,
 )
-from tempering.targets import in_inner_coordinates
+from tempering.starting import own_start, rows_of
+from tempering.storage import as_path
+from tempering.targets import Referenced, in_inner_coordinates
+from tempering.targets.cost import points_per_gradient
 
 __all__ = ["fit", "load"]
 
@@ -45,6 +53,9 @@ def fit(
     log_density: Any,
     dim: int | None = None,
     *,
+    like: Any = None,
+    support: Any = None,
+    reference: Any = None,
     method: str = "ptsd",
     budget: int | None = None,
     seed: int = 0,
@@ -60,12 +71,24 @@ def fit(
     Args:
         log_density: a JAX function of one point of shape (dim,), or an object with `dim` and `log_density(x)`. One with
             a `geometry`, such as `PairPotential`, is sampled on configurations centred at the origin.
-        dim: the dimension; needed for a function.
+        dim: the dimension; needed for a function of a plain vector.
+        like: a tree of arrays (dicts, lists, tuples, any pytree) of the structure and shapes of the parameters, where
+            `log_density` is a function of such a tree. Draws, `init` and the sampler's `log_prob` are trees then.
+        support: where the coordinates lie: `tp.positive`, `tp.interval(low, high)`, `tp.above(low)`, `tp.below(high)`,
+            `tp.simplex`, `tp.ordered` or `tp.real`; a list with one for each coordinate; with `like` a prefix of the
+            tree, in which what is missing is real. `log_density` is then only asked for points within. The method works
+            in unbounded coordinates y, with the Jacobian; `scale` and the levels are theirs.
+        reference: a normalised distribution of the user's coordinates as one vector, with `log_density(x)` and
+            `sample(key, num)`, such as `tp.Normal(mean, std)` or `tp.StudentT(mean, scale, nu)`. Levels then follow the
+            geometric path r^(1 - 1/T) p^(1/T) from it, which has a normaliser where p^(1/T) may have none, and chains
+            start from its draws. None takes the target's own, such as a NumPyro model's prior, if it has one; "none"
+            takes none.
         method: ptsd, or pt_dm for parallel tempering with one diffusion model.
         budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim. Never exceeded.
         seed: everything random follows from it.
-        scale: standard deviation of the starting points around the origin; 1 where neither it nor `init` is given.
-        init: starting points: an array (n, dim), or a function (key, num) -> (num, dim).
+        scale: standard deviation of the starting points around the origin; 1 where neither it nor `init` nor a
+            reference is given.
+        init: starting points: an array (n, dim) or a tree with a leading axis n, or a function (key, num) of them.
         ladder: temperatures, hottest first, ending at 1; None finds the hottest by a counted pilot.
         settings: everything by hand; `ladder` and `scale` still win over it.
         out: a folder for checkpoints and the result; the same call with the same folder resumes.
@@ -82,29 +105,30 @@ def fit(
         >>> sampler = tp.fit(lambda x: -0.5 * jnp.sum(x**2), dim=2, seed=0)  # doctest: +SKIP
     """
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
-    target = in_inner_coordinates(as_target(log_density, dim))
+    target = _as_fitted(log_density, dim, like, support, reference)
     geometry = getattr(target, "geometry", None)
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
+    require_flag("progress", progress)
     if budget is not None:
         require_count("budget", budget)
     if scale is not None:
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = settings or default_settings(method, target.dim, geometry)
+    base = default_settings(method, target.dim, geometry) if settings is None else settings
     if not isinstance(base, _SETTINGS[method]):
         raise SettingsError(f"method {method!r} takes {_SETTINGS[method].__name__}, not {type(base).__name__}")
     width = scale if scale is not None else base.initial.scale
-    start_fn = _start_fn(init, target.dim, width, geometry)
+    start_fn = own_start(init, target, width, prefers_reference=scale is None)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
-    changed = _replace(base, ladder_settings, width)
-    _check_budget(method, target.dim, changed, budget)
+    changed = suited(_replace(base, ladder_settings, width), target)
+    _check_budget(method, target, changed, budget)
     seed = int(seed)
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
-        if isinstance(store, RunFolder) and (store.path / "sampler.json").exists():
+        if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
-        with choose_display(quiet=not progress) as on_event:
+        with reporting(target), choose_display(quiet=not progress) as on_event:
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
@@ -114,74 +138,99 @@ def fit(
                 store=store,
                 on_event=on_event,
             )
+        sampler.structure = getattr(target, "structure", None)
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
 
 
-def load(folder: str | Path, log_density: Any = None) -> Sampler:
+def load(folder: str | Path, log_density: Any = None, *, like: Any = None) -> Sampler:
     """A sampler that `sampler.save`, `tp.fit(out=…)` or `tempering run` wrote.
 
     Args:
-        log_density: the density, for `sample_weighted`; not needed for a preset's run, whose target is known.
+        log_density: the density, for `sample_weighted`; not needed for a preset's run, whose target is known. Supports
+            are in the folder. A NumPyro model is not, and is needed: `tp.from_numpyro(model, ...)`.
+        like: a tree of the parameters, where they are nested in types of the user's own; dicts, lists and tuples are in
+            the folder.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     if not (folder / "sampler.json").exists():
         raise RunFolderError(f"{folder} holds no finished sampler (sampler.json is missing); fit or resume it first")
     if log_density is None and (folder / "config.json").exists():
         config = RunFolder.read_config(folder)
         if config.target.name != OWN_DENSITY:
             return load_sampler(folder, target_of(config))
-    sampler = load_sampler(folder)
+    if getattr(log_density, "chart", None) is not None:
+        return load_sampler(folder, as_target(log_density))
+    sampler = load_sampler(folder, structure=None if like is None else structure_of(like))
     if log_density is not None:
-        sampler.target = in_inner_coordinates(as_target(log_density, sampler.dim))
+        if sampler.structure is None:
+            target = as_target(log_density, sampler.dim)
+        else:
+            target = as_target(StructuredTarget(_function_of(log_density), sampler.structure))
+        sampler.target = in_inner_coordinates(target, sampler.chart)
     return sampler
 
 
-def _check_budget(method: str, dim: int, settings: MethodSettings, budget: int | None) -> None:
+def _as_fitted(log_density: Any, dim: int | None, like: Any, support: Any, reference: Any = None) -> Any:
+    """The target that a method fits, in unbounded coordinates; its `chart` and `structure` lead back to the user's."""
+    if like is None:
+        target = _on_path(as_target(log_density, dim), reference)
+        if support is None:
+            return in_inner_coordinates(target)
+        _refuse_own_coordinates(target, "support")
+        return in_inner_coordinates(target, flat_chart(support, target.dim))
+    _refuse_own_coordinates(log_density, "like")
+    structure = structure_of(like)
+    if dim is not None and dim != structure.size:
+        raise SettingsError(f"dim = {dim} contradicts `like`, which has {structure.size} numbers; leave `dim` out")
+    chart = chart_of_tree(like, support)
+    target = as_target(StructuredTarget(_function_of(log_density), structure))
+    return in_inner_coordinates(_on_path(target, reference), chart)
+
+
+def _on_path(target: Any, reference: Any) -> Any:
+    """The target with the reference that was given, in the coordinates that the target has."""
+    if reference is None:
+        return target
+    if isinstance(reference, str):
+        require_choice("reference", reference, ("none",))
+        return Referenced(target.dim, target, None)
+    if getattr(target, "geometry", None) is not None:
+        raise SettingsError(f"reference is not for a {type(target).__name__}, which is centred; leave it out")
+    check_reference(reference, target.dim)
+    return Referenced(target.dim, target, reference)
+
+
+def _function_of(log_density: Any) -> Any:
+    log_density = getattr(log_density, "log_density", log_density)
+    if not callable(log_density):
+        raise DensityError(
+            f"log_density is a {type(log_density).__name__}; it must be a function of a tree like `like`"
+        )
+    return log_density
+
+
+def _refuse_own_coordinates(target: Any, what: str) -> None:
+    if any(getattr(target, name, None) is not None for name in ("chart", "geometry")):
+        raise SettingsError(
+            f"{what} is not for a {type(target).__name__}, which has coordinates of its own; leave it out"
+        )
+
+
+def _check_budget(method: str, target: Any, settings: MethodSettings, budget: int | None) -> None:
     """Refuse a budget that is known to be too small before a folder is made; what a pilot decides comes later."""
+    each = points_per_gradient(target)
     has_ladder = settings.ladder.temperatures is not None or settings.ladder.hottest is not None
     if settings.is_sized_by_budget:
-        check_sizes(settings, dim, budget)
+        check_sizes(settings, target.dim, None if budget is None else budget // each)
     elif has_ladder and budget is not None:
-        total = sum(METHODS[method].plan(settings, dim).values())
+        total = each * sum(METHODS[method].plan(settings, target.dim).values())
         if total > budget:
             raise BudgetError(
                 f"the plan needs {total:,} evaluations, more than the budget of {budget:,}; raise the budget, or lower "
                 "buffer_size, initial.num_steps or the levels in the settings"
             )
-
-
-def _start_fn(init: Any, dim: int, scale: float, geometry: Centred | None) -> StartFn:
-    """Starting points in inner coordinates; a user's own are configurations, and are centred where there is need."""
-    if init is None:
-        return normal_start(dim, scale)
-    if geometry is None:
-        return _own_start(init, dim)
-    outer = _own_start(init, geometry.full_dim)
-    return lambda key, num: jax.vmap(geometry.restrict)(outer(key, num))
-
-
-def _own_start(init: Any, dim: int) -> StartFn:
-    if callable(init):
-        return _checked(init, dim)
-    try:
-        rows = np.asarray(init, np.float32)
-    except (TypeError, ValueError) as error:
-        raise SettingsError(f"init is a {type(init).__name__} that is no array of numbers; give (n, {dim})") from error
-    if rows.ndim != 2 or rows.shape[1] != dim or rows.shape[0] == 0 or not np.all(np.isfinite(rows)):
-        raise SettingsError(f"init has shape {rows.shape}; it must be finite, of shape (n, {dim}) with n at least 1")
-    return rows_start(jnp.asarray(rows))
-
-
-def _checked(init: Callable, dim: int) -> StartFn:
-    def start_fn(key, num: int):
-        points = jnp.asarray(init(key, num), jnp.float32)
-        if points.shape != (num, dim):
-            raise SettingsError(f"init(key, {num}) returned shape {points.shape}; it must return ({num}, {dim})")
-        return points
-
-    return start_fn
 
 
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
@@ -202,10 +251,21 @@ def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettin
 def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
     """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
     identity = {"dim": target.dim, "density": fingerprint(target)}
+    for part in ("chart", "structure"):
+        held = getattr(target, part, None)
+        if held is not None and not isinstance(held, Centred):
+            identity[part] = _number(json.dumps(held.as_dict(), sort_keys=True).encode())
+    reference = getattr(target, "reference", None)
+    if reference is not None:
+        identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
     if init is not None:
-        rows = start_fn(jax.random.key(0), 8) if callable(init) else np.asarray(init, np.float32)
-        identity["init"] = int.from_bytes(hashlib.sha256(np.asarray(rows).tobytes()).digest()[:6])
+        rows = start_fn(jax.random.key(0), 8) if callable(init) else rows_of(init, target)
+        identity["init"] = _number(np.asarray(rows).tobytes())
     return identity
+
+
+def _number(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:6])
 
 
 def _store(out, target, init, start_fn, method, settings, seed, budget, is_automatic):
@@ -215,7 +275,7 @@ def _store(out, target, init, start_fn, method, settings, seed, budget, is_autom
     own = TargetConfig(OWN_DENSITY, _identity(target, init, start_fn))
     how = "settings chosen from the density" if is_automatic else "settings by hand"
     config = RunConfig("fit", f"a density of one's own, {how}", own, method, settings, seed=seed, budget=budget)
-    if not (Path(out) / "config.json").exists():
+    if not (as_path(out, "out") / "config.json").exists():
         return RunFolder.create(out, config)
     folder = RunFolder.open(out)
     if folder.config != config:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 
+from tempering.errors import RunFolderError
 from tempering.ledger import Ledger
 from tempering.records import LevelRecord
 from tempering.storage import arrays_of, tree_from
@@ -65,9 +66,14 @@ class Progress:
         kept = self.store.load(level, name)
         if kept is not None:
             arrays, note = kept
-            self.ledger.points = dict(note["ledger"]["points"])
-            self.ledger.value_only = dict(note["ledger"]["value_only"])
-            self.levels = {record["level"]: LevelRecord.from_dict(record) for record in note["levels"]}
+            try:
+                points, value_only = (dict(note["ledger"][kind]) for kind in ("points", "value_only"))
+                levels = {record["level"]: LevelRecord.from_dict(record) for record in note["levels"]}
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise RunFolderError(
+                    f"the kept {name} of level {level} has no account that this version reads; delete it and resume"
+                ) from error
+            self.ledger.points, self.ledger.value_only, self.levels = points, value_only, levels
             return tree_from(like, arrays, check_shapes=False)
         tree = jax.block_until_ready(compute())
         note = {"ledger": self.ledger.as_dict(), "levels": [record.as_dict() for record in self.ordered()]}

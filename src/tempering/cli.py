@@ -3,16 +3,21 @@
 Refusals exit with code 2 and one line; an interrupted run says how to resume.
 """
 
+import contextlib
 import dataclasses
+import functools
+import io
+import itertools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 import tempering
-from tempering.errors import RunFolderError, TemperingError
+from tempering.errors import RunFolderError, SettingsError, TemperingError
 from tempering.experiments.compilation import enable_compilation_cache
 from tempering.settings import require_count
 
@@ -115,29 +120,21 @@ def _sample(
     seed: int = 0,
     weighted: bool = False,
 ) -> None:
-    """Draw from a trained sampler into an npz file.
+    """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF).
 
     Args:
         folder: a run's folder, or one that `sampler.save` wrote.
         num: how many draws.
-        out: the file to write; it must not exist.
+        out: the file to write, in the format of its suffix; it must not exist.
         seed: the same seed gives the same draws.
         weighted: add log weights that make expectations exact; costs one evaluation a draw.
     """
-    import numpy as np
-
-    from tempering.storage import write_arrays
+    from tempering.exports import check_place
 
     require_count("-n", num)
-    if out.exists():
-        raise RunFolderError(f"{out} exists; choose another file, nothing is overwritten")
+    check_place(out)
     sampler = tempering.load(folder)
-    if weighted:
-        draws, log_weights = sampler.sample_weighted(num, seed=seed)
-        arrays = {"draws": draws, "log_weights": log_weights}
-    else:
-        arrays = {"draws": sampler.sample(num, seed=seed)}
-    write_arrays(out, {name: np.asarray(array) for name, array in arrays.items()})
+    sampler.save_draws(out, num, seed=seed, weighted=weighted)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
 
 
@@ -250,6 +247,41 @@ def _join_repeated(arguments: list[str], option: str) -> list[str]:
     return [*rest, option, *values] if values else rest
 
 
+def _parsed(commands: dict[str, Callable], arguments: list[str]) -> Callable[[], int | None]:
+    """The command with its arguments, not yet carried out.
+
+    Raises:
+        SettingsError: in one line, in place of the parser's box.
+    """
+    later = {name: functools.wraps(command)(functools.partial(_later, command)) for name, command in commands.items()}
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.extras.subcommand_cli_from_dict(
+                later,
+                prog="tempering",
+                description="Turn an unnormalised density into a sampler: progressive tempering with diffusion.",
+                args=arguments,
+                config=(tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as stop:
+        if not stop.code:  # help was asked for
+            raise
+        raise SettingsError(_first_part(said.getvalue())) from None
+
+
+def _later(command: Callable, *arguments, **named) -> Callable[[], int | None]:
+    return functools.partial(command, *arguments, **named)
+
+
+def _first_part(box: str) -> str:
+    """What the parser complains of, without the frame, the options it guesses at and the advice."""
+    lines = [line.strip("│╭╮╰╯ \t") for line in box.splitlines()]
+    kept = list(itertools.takewhile(lambda line: not line.startswith(("──", "Got errors")), lines[1:]))
+    text = " ".join(line for line in kept if line) or "the command line cannot be read"
+    return f"{text.rstrip('.')}; `tempering --help` and `tempering COMMAND --help` show what is allowed"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 where a reference did not converge, 2 for a refusal, 130 if interrupted."""
     commands = {
@@ -263,15 +295,14 @@ def main(arguments: list[str] | None = None) -> int:
     }
     given = _join_repeated(sys.argv[1:] if arguments is None else list(arguments), "--set")
     try:
+        command = _parsed(commands, given)
         enable_compilation_cache()
-        code = tyro.extras.subcommand_cli_from_dict(
-            commands,
-            prog="tempering",
-            description="Turn an unnormalised density into a sampler: progressive tempering with diffusion.",
-            args=given,
-            config=(tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff),
-        )
+        code = command()
+        sys.stdout.flush()  # here, where a full disk behind it can still be told
     except TemperingError as error:
+        print("tempering:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except OSError as error:
         print(f"tempering: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -9,16 +9,22 @@ import jax.numpy as jnp
 
 from tempering.buffer import Buffer, from_states, subsample
 from tempering.checkpoint import Progress
-from tempering.kernels import Kernel
+from tempering.kernels import ChainState, Kernel
 from tempering.parallel_tempering import betas_of, stepping_stone
 from tempering.parallel_tempering.initial import StartFn, initial_draws, planned_evaluations
+from tempering.parallel_tempering.mixing import drift, split_rhat, virial
 from tempering.preparation import Teller
 from tempering.records import LevelRecord, finite_or_none
 from tempering.settings import MethodSettings
 from tempering.targets import Scaled
+from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.types import Array, Float, Key
 
 __all__ = ["Explored", "explore"]
+
+
+_LEAST_DRAWS = 4
+"""Of a chain: its halves need two each to have a variance."""
 
 
 class Explored(eqx.Module):
@@ -63,7 +69,7 @@ def explore(
         ledger=progress.ledger,
         on_block=on_block,
     )
-    cost = planned_evaluations(initial, len(temperatures), kernel) // len(temperatures)
+    cost = planned_evaluations(initial, len(temperatures), kernel) // len(temperatures) * points_per_gradient(target)
     tally = result.tally
     buffers = []
     for level, temperature in enumerate(temperatures):
@@ -80,8 +86,31 @@ def explore(
             num_nonfinite=int(tally.num_nonfinite[level]),
             num_replaced=result.num_replaced if level == 0 else 0,
             evaluations={"initial_pt": cost},
+            **_stationarity(target, draws, scale, betas[level]),
         )
     log_z_ratio, error = stepping_stone(result.draws.log_ratio, betas)
     coldest = progress.levels[len(temperatures) - 1]
     coldest.log_z_ratio, coldest.log_z_ratio_error = finite_or_none(log_z_ratio), finite_or_none(error)
     return Explored(tuple(buffers), result.step_size)
+
+
+def _stationarity(
+    target, draws: ChainState, scale: Float[Array, " dim"], beta: Float[Array, ""]
+) -> dict[str, float | None]:
+    """Whether the chains of a level have forgotten their start and stay where they are; nothing from too few draws."""
+    if draws.position.shape[0] < _LEAST_DRAWS or draws.position.shape[1] < 2:
+        return {}
+    features = draws.position
+    geometry = getattr(target, "geometry", None)
+    if geometry is not None:  # what symmetry leaves alone
+        features = _invariants(geometry, draws.position, scale)
+    shift, growth = drift(features)
+    numbers = {"rhat": jnp.max(split_rhat(features)), "drift": shift, "spread_growth": growth}
+    if has_gradient(target):
+        numbers["virial"], numbers["virial_error"] = virial(draws.position, draws.tempered_grad(beta))
+    return {name: finite_or_none(value) for name, value in numbers.items()}
+
+
+@eqx.filter_jit
+def _invariants(geometry, positions: Array, scale: Float[Array, " dim"]) -> Array:
+    return jax.vmap(jax.vmap(lambda position: geometry.invariants(position * scale)))(positions)

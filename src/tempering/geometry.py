@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.types import Array, Float
+from tempering.types import Array, Bool, Float
 
 __all__ = ["Centred"]
 
@@ -94,6 +94,18 @@ class Centred(eqx.Module):
         # size of the configuration, however far from the origin it stands.
         particles = particles - jnp.mean(particles, axis=0, keepdims=True)
         return _apply(jnp.asarray(_helmert(self.num_particles).T, x.dtype), particles)
+
+    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
+        """0: an isometry changes no volume."""
+        return jnp.zeros((), y.dtype)
+
+    def contains(self, x: Float[Array, " full_dim"]) -> Bool[Array, ""]:
+        """Whether x is finite: any configuration can be centred."""
+        return jnp.all(jnp.isfinite(x))
+
+    def as_dict(self) -> dict[str, int]:
+        """Its two numbers, JSON-ready."""
+        return {"num_particles": self.num_particles, "spatial_dim": self.spatial_dim}
 
     def invariants(self, y: Float[Array, " dim"]) -> Float[Array, " feature"]:
         """Numbers that turning, reflecting and relabelling the particles leave alone: quantiles of pair distances.

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.adapters import reporting
 from tempering.buffer import Buffer, from_states
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
@@ -13,6 +14,7 @@ from tempering.path import ReferenceValues
 from tempering.resampling import ess_fraction, resample, truncate, truncate_to_ess
 from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many, evaluate_reference
+from tempering.targets.cost import spend
 from tempering.types import Array, Float, Key
 
 __all__ = ["Weighted", "corrected", "evened", "keep_usable", "weigh"]
@@ -55,10 +57,11 @@ def weigh(
     A sample outside the support weighs nothing. So does one whose density is NaN or +inf, whose gradient is not finite
     or whose own log q is not: these are counted, because they should not happen.
     """
-    ledger.spend(stage, x.shape[0])
-    states = ChainState(x, *evaluate_many(target, x), _reference_values(target, x))
-    log_weights, num_nonfinite = _log_weights(states, log_q, beta)
-    return Weighted(states, log_weights, int(num_nonfinite))
+    spend(ledger, stage, target, x.shape[0])
+    with reporting(target):
+        states = ChainState(x, *evaluate_many(target, x), _reference_values(target, x))
+        log_weights, num_nonfinite = _log_weights(states, log_q, beta)
+        return Weighted(states, log_weights, int(num_nonfinite))
 
 
 @eqx.filter_jit

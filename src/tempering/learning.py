@@ -1,6 +1,7 @@
 """From buffers to trained networks and models: glue between `buffer` and `diffusion` that every method shares."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 
 from tempering.buffer import Buffer, reweighted
 from tempering.checkpoint import Progress
+from tempering.diagnosis import coverage
 from tempering.diffusion import Dataset, DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, denoiser_of, noise_levels, prior_of, stack, unstack
 from tempering.diffusion.networks import make_network
@@ -15,7 +17,7 @@ from tempering.diffusion.solve import is_exact
 from tempering.importance import Weighted, weigh
 from tempering.log_z import pooled_log_z, recalibrated_log_z
 from tempering.preparation import Teller
-from tempering.records import finite_or_none, level_warnings
+from tempering.records import LevelRecord, finite_or_none, level_warnings
 from tempering.sampler import Sampler
 from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
 from tempering.types import Array, Float, Key
@@ -117,12 +119,18 @@ def final_sampler(
     progress: Progress,
     tell: Teller,
     warnings: tuple[str, ...],
+    checks: dict[str, Any],
+    evidence: tuple[tuple[Buffer, Float[Array, ""]], ...],
 ) -> Sampler:
     """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0.
 
     log Z is then that of the final draws, pooled with the last level's guided draws where determinants there were exact
     and the weights have a finite variance (Pareto k at most 0.5), and so a trustworthy error. The final draws are new,
     so that given the model their estimate does not depend on the level's.
+
+    Args:
+        checks: what the start of the run has to say to a verdict.
+        evidence: buffers that know the density without this model, with their betas; they show what it does not cover.
     """
     beta = jnp.ones(())
     prior = prior_of(settings.noise, buffer, sigma_max)
@@ -142,7 +150,8 @@ def final_sampler(
         log_z=levels[-1].log_z,
         log_z_error=levels[-1].log_z_error,
         warnings=warnings,
-        geometry=getattr(target, "geometry", None),
+        checks={**checks, "num_starts": settings.initial.num_chains * _num_started(levels)},
+        chart=getattr(target, "chart", None),
     )
     num = settings.num_final_draws
     if num == 0:
@@ -157,6 +166,10 @@ def final_sampler(
     if k is not None and k <= 0.5 and is_exact(settings.sampling, draws.shape[1]):
         estimates.append((guided.log_z, guided.log_z_error))
     log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
+    final = {"num_final_draws": num}
+    final["log_z_final"], final["log_z_final_error"] = (finite_or_none(value) for value in estimates[0])
+    log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
+    final |= coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, beta)
     k = finite_or_none(weighted.pareto_k)
     return dataclasses.replace(
         sampler,
@@ -164,8 +177,14 @@ def final_sampler(
         log_z_error=error,
         ess_fraction=weighted.ess_fraction,
         pareto_k=k,
+        checks={**sampler.checks, **final},
         warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction, k), *_unchecked(sampling, draws.shape[1])),
     )
+
+
+def _num_started(levels: list[LevelRecord]) -> int:
+    """Levels whose chains started from points of their own."""
+    return sum(record.ess_fraction is None for record in levels)
 
 
 def _unchecked(sampling: Sampling, dim: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What every method does before it samples: settle ladder, start and sizes, by a counted pilot if need be."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import equinox as eqx
@@ -13,19 +13,22 @@ from tempering.checkpoint import Progress
 from tempering.kernels import Kernel, make_kernel
 from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
-from tempering.settings import MethodSettings
+from tempering.records import finite_or_none
+from tempering.settings import MethodSettings, require
+from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.types import Array, Event, Float, Int, Key, OnEvent
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
-__all__ = ["Prepared", "Teller", "kernel_of", "prepare"]
+__all__ = ["Prepared", "Teller", "kernel_of", "prepare", "suited"]
 
 
 @dataclass(frozen=True)
 class Prepared:
     """The ladder and the start of a run, and the spread of coordinates that kernels take for a unit.
 
-    `rhats` are the pilot's, by temperature; empty where none was run, and the unit is 1 then.
+    `rhats` are the pilot's, by temperature; empty where none was run, and the unit is 1 then. `checks` is what the
+    pilot has to say to a verdict.
     """
 
     temperatures: tuple[float, ...]
@@ -33,6 +36,7 @@ class Prepared:
     scale: Float[Array, " dim"]
     rhats: tuple[tuple[float, float], ...] = ()
     is_mixed: bool = True
+    checks: dict[str, float | bool | None] = field(default_factory=dict)
 
     def warnings(self) -> tuple[str, ...]:
         """What the pilot found wanting."""
@@ -66,11 +70,39 @@ class _PilotPart(eqx.Module):
     rhats: Float[Array, "round two"]
     positions: Float[Array, "chain dim"]
     scale: Float[Array, " dim"]
+    scouts: Float[Array, " three"]
 
 
 def kernel_of(settings: MethodSettings, dim: int) -> Kernel:
     """The Markov kernel of the settings."""
     return make_kernel(settings.exploration.kernel, settings.exploration.num_leapfrog, dim)
+
+
+def suited(settings: Settings, target) -> Settings:
+    """The settings as a target without gradient needs them; unchanged for all others.
+
+    Chains walk at random, the model learns from samples alone, scales are read off log densities, and the pilot sends
+    no scouts, which go uphill.
+
+    Raises:
+        SettingsError: if the settings name a kernel that needs gradients.
+    """
+    if has_gradient(target):
+        return settings
+    require(
+        settings.exploration.kernel in ("automatic", "random_walk"),
+        "exploration.kernel",
+        settings.exploration.kernel,
+        "'random_walk' or 'automatic' for a target without gradient",
+        "or give the target a gradient: tp.from_callable(fn, dim, gradient='finite')",
+    )
+    return dataclasses.replace(
+        settings,
+        exploration=dataclasses.replace(settings.exploration, kernel="random_walk"),
+        pilot=dataclasses.replace(settings.pilot, num_scout_legs=0),
+        noise=dataclasses.replace(settings.noise, inner_scale="values"),
+        training=dataclasses.replace(settings.training, use_gradients=False),
+    )
 
 
 def prepare(
@@ -86,20 +118,21 @@ def prepare(
     Args:
         start_fn: starting points; None takes draws of the target's reference, or normals of `settings.initial.scale`.
     """
+    settings = suited(settings, target)
     start_fn = start_fn or _default_start(target, settings.initial.scale)
-    ledger, ladder = progress.ledger, settings.ladder
-    budget = ledger.budget or default_budget(target.dim)
+    ledger, ladder, each = progress.ledger, settings.ladder, points_per_gradient(target)
+    budget = ledger.budget or default_budget(target.dim) * each
     if settings.is_sized_by_budget:
         ledger.budget = tell.planned = budget
     if ladder.temperatures is not None or ladder.hottest is not None:
         prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn, jnp.ones((target.dim,)))
     else:
         if settings.is_sized_by_budget:
-            pilot = pilot_settings(settings.pilot, budget, kernel_of(settings, target.dim))
+            pilot = pilot_settings(settings.pilot, budget // each, kernel_of(settings, target.dim))
             settings = dataclasses.replace(settings, pilot=pilot)
         prepared = _piloted(key, target, settings, start_fn, progress, tell)
     if settings.is_sized_by_budget:
-        left = budget - ledger.points.get("pilot", 0)
+        left = (budget - ledger.points.get("pilot", 0)) // each
         settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel_of(settings, target.dim))
     return settings, prepared
 
@@ -132,11 +165,22 @@ def _piloted(
             ),
         )
         flag = jnp.asarray(found.is_mixed, jnp.int32)
-        return _PilotPart(jnp.asarray(found.hottest), flag, jnp.asarray(found.rhats), found.positions, found.scale)
+        scouts = jnp.asarray([found.scout_rhat, found.scout_reach, float(found.is_running_away)])
+        rhats = jnp.asarray(found.rhats)
+        return _PilotPart(jnp.asarray(found.hottest), flag, rhats, found.positions, found.scale, scouts)
 
     points = jnp.zeros((1, target.dim))
-    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, points[0])
+    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, points[0], jnp.zeros((3,)))
     part = progress.part(0, "pilot", like, run_pilot)
     rhats = tuple((float(temperature), float(rhat)) for temperature, rhat in part.rhats)
     temperatures = temperatures_of(settings.ladder, dim=target.dim, hottest=float(part.hottest))
-    return Prepared(temperatures, rows_start(part.positions), part.scale, rhats, bool(part.is_mixed))
+    scout_rhat, scout_reach, is_running_away = (float(value) for value in part.scouts)
+    checks = {
+        "pilot_temperature": float(part.hottest),
+        "pilot_rhat": finite_or_none(rhats[-1][1]),
+        "pilot_is_mixed": bool(part.is_mixed),
+        "scout_rhat": finite_or_none(scout_rhat),
+        "scout_reach": finite_or_none(scout_reach),
+        "is_running_away": bool(is_running_away),
+    }
+    return Prepared(temperatures, rows_start(part.positions), part.scale, rhats, bool(part.is_mixed), checks)

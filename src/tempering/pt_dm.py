@@ -17,6 +17,7 @@ from tempering.parallel_tempering import betas_of, initial, temperatures_of
 from tempering.preparation import Teller, kernel_of, prepare
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings
+from tempering.targets.cost import points_per_gradient
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
 
 __all__ = ["fit", "plan"]
@@ -54,7 +55,7 @@ def fit(
     settings, prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
     temperatures = prepared.temperatures
     last = len(temperatures) - 1
-    _announce(settings, len(temperatures), target.dim, progress, tell)
+    _announce(settings, len(temperatures), target, progress, tell)
     key_explore, key_network, key_learn, key_final = jax.random.split(jax.random.fold_in(key, 1), 4)
 
     def explored() -> Coldest:
@@ -102,14 +103,17 @@ def fit(
         progress,
         tell,
         prepared.warnings(),
+        prepared.checks,
+        ((coldest.buffer, betas[-1]),),
     )
 
 
-def _announce(settings: PTDMSettings, num_levels: int, dim: int, progress: Progress, tell: Teller) -> None:
+def _announce(settings: PTDMSettings, num_levels: int, target, progress: Progress, tell: Teller) -> None:
     """Settle what the run will cost, and refuse it if the budget is smaller."""
     tell.num_levels = num_levels
-    cost = initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings, dim))
-    tell.planned = progress.ledger.points.get("pilot", 0) + cost + settings.num_final_draws
+    cost = initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings, target.dim))
+    cost = points_per_gradient(target) * (cost + settings.num_final_draws)
+    tell.planned = progress.ledger.points.get("pilot", 0) + cost
     budget = progress.ledger.budget
     if budget is not None and tell.planned > budget:
         raise BudgetError(

@@ -11,6 +11,7 @@ import jax
 
 from tempering.buffer import Buffer, blank_buffer, in_units
 from tempering.checkpoint import Nowhere, Progress, Store
+from tempering.diagnosis import coverage
 from tempering.diffusion import Dataset
 from tempering.diffusion.calibrate import dataset_of, largest_sigma
 from tempering.errors import BudgetError
@@ -28,6 +29,7 @@ from tempering.refinement import refine
 from tempering.sampler import Sampler
 from tempering.settings import PTSDSettings
 from tempering.targets import Scaled
+from tempering.targets.cost import points_per_gradient
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
 
 __all__ = ["fit", "plan"]
@@ -104,7 +106,7 @@ def fit(
     progress = Progress(ledger or Ledger(), store or Nowhere())
     tell = Teller(on_event, progress, 0)
     settings, prepared = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, progress, tell)
-    most_levels = _announce(settings, prepared, target.dim, progress, tell)
+    most_levels = _announce(settings, prepared, target, progress, tell)
 
     run = _start(jax.random.fold_in(key, 1), target, settings, prepared, most_levels, progress, tell)
     while len(run.temperatures) > len(run.buffers):
@@ -120,18 +122,20 @@ def fit(
         progress,
         tell,
         prepared.warnings(),
+        prepared.checks,
+        tuple(zip(run.buffers[:-1], betas_of(tuple(run.temperatures[:-1])), strict=True)),
     )
 
 
-def _announce(settings: PTSDSettings, prepared: Prepared, dim: int, progress: Progress, tell: Teller) -> int:
+def _announce(settings: PTSDSettings, prepared: Prepared, target, progress: Progress, tell: Teller) -> int:
     """Settle what the run will cost, and refuse it if the budget is smaller; the most levels it may have."""
     tell.num_levels = len(prepared.temperatures)
-    kernel, budget = kernel_of(settings, dim), progress.ledger.budget
+    kernel, budget, each = kernel_of(settings, target.dim), progress.ledger.budget, points_per_gradient(target)
     refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
-    per_level = (settings.level_size or settings.buffer_size) + refinement
-    last = (settings.last_buffer_size or settings.buffer_size) + refinement
+    per_level = each * ((settings.level_size or settings.buffer_size) + refinement)
+    last = each * ((settings.last_buffer_size or settings.buffer_size) + refinement)
     first = initial.planned_evaluations(settings.initial, 2, kernel)
-    fixed = progress.ledger.points.get("pilot", 0) + first + settings.num_final_draws
+    fixed = progress.ledger.points.get("pilot", 0) + each * (first + settings.num_final_draws)
     most_levels = tell.num_levels
     if _is_adaptive(settings):
         most_levels = settings.ladder.num_levels or _MOST_LEVELS
@@ -269,7 +273,12 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     record = LevelRecord(level, temperature, ess_fraction=weighted.ess_fraction, num_nonfinite=weighted.num_nonfinite)
     record.proposal, record.predicted_ess_fraction = name, promises.get(name)
     record.log_z, record.log_z_error = (finite_or_none(value) for value in weighted.log_z)
-    record.pareto_k = finite_or_none(weighted.pareto_k)
+    record.pareto_k, record.num_draws = finite_or_none(weighted.pareto_k), num
+    above = ((history.buffers[-1], history.betas[-2]),)
+    log_prob = lambda key, x: model.log_prob(key, x, settings.sampling)  # noqa: E731
+    seen = coverage(jax.random.fold_in(key_choose, 1), log_prob, above, weighted.log_weights, beta)
+    record.hidden_share, record.hidden_error = seen.get("hidden_share"), seen.get("hidden_error")
+    record.num_hidden = seen.get("num_hidden")
     levels = settings.resampling.levels
     if levels == "none" or (is_last and levels == "but_last"):
         cold = keep_usable(key_resample, weighted)
@@ -295,7 +304,7 @@ def _num_draws(run: _Run, is_last: bool) -> int:
     if not is_last:
         return settings.level_size or settings.buffer_size
     if settings.is_sized_by_budget and ledger.budget is not None and settings.refinement.num_steps == 0:
-        return ledger.budget - ledger.total - settings.num_final_draws
+        return (ledger.budget - ledger.total) // points_per_gradient(run.target) - settings.num_final_draws
     return settings.last_buffer_size or settings.buffer_size
 
 

@@ -28,6 +28,13 @@ class LevelRecord:
         acceptance: of the kernel at this level, in the initial PT or the refinement.
         swap_rate: with the next hotter level.
         round_trips: replicas that went hot, cold and back.
+        rhat, drift, spread_growth: of the initial PT's draws at this level: the largest split R-hat over coordinates,
+            the largest shift of a mean between early and late draws in standard errors, and the largest growth of a
+            spread between them.
+        virial, virial_error: of the same draws (`parallel_tempering.mixing.virial`); 1 in equilibrium.
+        num_draws: samples drawn from the level's proposal, where there was one.
+        hidden_share, hidden_error, num_hidden: mass of the level above that the proposal does not cover
+            (`diagnosis.coverage`), its standard error, and the samples behind it.
         train_loss, validation_loss: of the level's denoiser, in units of the best linear one.
         num_nonfinite: proposals or samples whose density was NaN or +inf, or had no gradient.
         num_replaced: starting points that could not start a chain.
@@ -48,6 +55,15 @@ class LevelRecord:
     acceptance: float | None = None
     swap_rate: float | None = None
     round_trips: int | None = None
+    rhat: float | None = None
+    drift: float | None = None
+    spread_growth: float | None = None
+    virial: float | None = None
+    virial_error: float | None = None
+    num_draws: int | None = None
+    hidden_share: float | None = None
+    hidden_error: float | None = None
+    num_hidden: int | None = None
     step_size: float | None = None
     train_loss: float | None = None
     validation_loss: float | None = None

@@ -9,20 +9,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.structure import Structure, read_structure
+from tempering.charts import Chart, read_chart
+from tempering.diagnosis import Verdict, diagnose
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.exports import check_place, named_arrays, write_draws
 from tempering.geometry import Centred
 from tempering.importance import Weighted, weigh
 from tempering.ledger import Ledger
 from tempering.polish import independent_metropolis
 from tempering.records import LevelRecord, finite_or_none, level_table
 from tempering.resampling import resample
-from tempering.settings import Network, Sampling, require_count, require_seed
-from tempering.storage import arrays_of, read_arrays, read_json, tree_from, write_arrays, write_json
+from tempering.settings import Network, Sampling, require_count, require_flag, require_seed
+from tempering.storage import arrays_of, as_path, read_arrays, read_json, tree_from, write_arrays, write_json
 from tempering.types import Array, Float
 
-__all__ = ["Sampler", "load_sampler", "model_like"]
+__all__ = ["Sampler", "has_sampler", "load_sampler", "model_like"]
 
 _FORMAT = "tempering sampler 2"
 
@@ -31,6 +35,10 @@ _POLISH_KEY = 2**32 - 1
 
 _CHAIN_LENGTH = 10_000
 """Of one polishing chain at most. Each chain has a start to forget; on a GPU a step takes tens of microseconds."""
+
+
+_MOST_DRAWS = 2**31 - 1
+"""Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
 
 
 @dataclasses.dataclass
@@ -49,7 +57,11 @@ class Sampler:
         pareto_k: shape of those weights' upper tail (`pareto.pareto_k`); above 0.7 they are not to be relied on. None
             where it was not measured or has no finite value.
         warnings: what a user should know before trusting the draws.
-        geometry: of particles; the model then works in inner coordinates, and what a user sees are configurations.
+        checks: more numbers that `diagnose` looks at: of the pilot, of the final draws, of what the model covers.
+        chart: from the coordinates that the model works in to those of the user: of constrained supports, or of centred
+            particles; None where they are the same.
+        structure: what makes of a row of the user's coordinates the user's own tree of arrays; None for plain rows.
+        folder: where it was saved or loaded from; `plot` looks there for the samples of the levels.
     """
 
     model: DiffusionModel
@@ -64,16 +76,29 @@ class Sampler:
     ess_fraction: float | None = None
     pareto_k: float | None = None
     warnings: tuple[str, ...] = ()
-    geometry: Centred | None = None
+    checks: dict[str, Any] = dataclasses.field(default_factory=dict)
+    chart: Chart | None = None
+    structure: Any = None
+    folder: Path | None = None
 
     @property
     def dim(self) -> int:
         """Dimension of a draw."""
-        return self.model.prior.location.shape[0] if self.geometry is None else self.geometry.full_dim
+        return self.model.prior.location.shape[0] if self.chart is None else self.chart.full_dim
+
+    @property
+    def geometry(self) -> Centred | None:
+        """Of particles, where these are what is sampled."""
+        return self.chart if isinstance(self.chart, Centred) else None
 
     def outer(self, points: Float[Array, "particle dim"]) -> np.ndarray:
-        """Points in the model's coordinates as a user sees them: as they are, or as centred configurations."""
-        return np.asarray(points if self.geometry is None else _embed(self.geometry, points))
+        """Points in the model's coordinates as rows of the user's: within the supports, or centred configurations."""
+        return np.asarray(points if self.chart is None else _embed(self.chart, points))
+
+    def _seen(self, points: Float[Array, "particle dim"]) -> Any:
+        """Points in the model's coordinates as a user sees them: rows, or a tree of arrays with that axis first."""
+        rows = self.outer(points)
+        return rows if self.structure is None else self.structure.restore(rows)
 
     @property
     def evaluations(self) -> int:
@@ -84,7 +109,7 @@ class Sampler:
         require_seed("seed", seed)
         return jax.random.key(int(seed))
 
-    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> np.ndarray:
+    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> Any:
         """Independent draws at no target evaluation.
 
         Args:
@@ -93,23 +118,23 @@ class Sampler:
             solver: heun, euler, adaptive, churn or sde; None takes that of the fit.
 
         Returns:
-            An array of axes (num, dim).
+            An array of axes (num, dim); a tree of arrays with `num` as their first axis where the density takes a tree.
         """
-        require_count("num", num)
+        require_count("num", num, most=_MOST_DRAWS)
         sampling = self.sampling if solver is None else dataclasses.replace(self.sampling, solver=solver)
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
-        return self.outer(draws)
+        return self._seen(draws)
 
-    def sample_weighted(self, num: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def sample_weighted(self, num: int, *, seed: int = 0) -> tuple[Any, np.ndarray]:
         """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
 
         The weights are not normalised: the log of their mean estimates log Z, and
         `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
         """
         weighted = self._weighted(num, seed)
-        return self.outer(weighted.states.position), np.asarray(weighted.log_weights)
+        return self._seen(weighted.states.position), np.asarray(weighted.log_weights)
 
-    def sample_exact(self, num: int, *, seed: int = 0) -> np.ndarray:
+    def sample_exact(self, num: int, *, seed: int = 0) -> Any:
         """Equally weighted draws of the target: num evaluations, entered in the ledger as sampling.
 
         The draws of `sample_weighted` become the proposals of independent Metropolis chains
@@ -119,7 +144,7 @@ class Sampler:
         choice: they use every draw, whereas here the repeats that a low ESS brings are noise.
 
         Returns:
-            An array of axes (num, dim), in the chains' order: neighbours are correlated and a draw may repeat.
+            Draws as those of `sample`, in the chains' order: neighbours are correlated and a draw may repeat.
 
         Raises:
             DensityError: if the density is not there, or if no draw has a positive weight.
@@ -133,31 +158,59 @@ class Sampler:
         num_chains = -(-int(num) // _CHAIN_LENGTH)
         start = resample(key_start, weighted.log_weights, num_chains, "multinomial")
         indices, _ = independent_metropolis(key_chains, weighted.log_weights, num_chains, start)
-        return self.outer(weighted.states.position[indices])
+        return self._seen(weighted.states.position[indices])
 
     def _weighted(self, num: int, seed: int) -> Weighted:
-        require_count("num", num)
+        require_count("num", num, most=_MOST_DRAWS)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
         draws, log_q = self.model.draw(self._key(seed), int(num), self.sampling, with_density=True)
         return weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
 
-    def log_prob(self, x: Float[Array, "*batch dim"] | np.ndarray, *, seed: int = 0) -> np.ndarray:
+    def log_prob(self, x: Any, *, seed: int = 0) -> np.ndarray:
         """Normalised log density of the sampler at one point or at many. No target evaluation.
 
         For churn it is that of Heun's solver, without the kicks: a given point has no path.
-        `seed` matters only where the divergence is estimated with random probes. The density of a configuration is that
-        of the centred one, by the volume of the centred subspace.
+        `seed` matters only where the divergence is estimated with random probes. The density is one of the user's
+        coordinates: log q(y) - log |det dx/dy| within the support (of the first K - 1 entries on a simplex), -inf
+        outside. That of a configuration of particles is that of the centred one, by the volume of their subspace.
+
+        Args:
+            x: (dim,) or (n, dim); a tree of one point or of many, where draws are trees.
         """
-        points = jnp.asarray(x, jnp.float32)
-        if points.ndim not in (1, 2) or points.shape[-1] != self.dim:
-            raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
+        points = self._rows_of(x)
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
         rows = points.reshape((-1, self.dim))
-        rows = rows if self.geometry is None else _restrict(self.geometry, rows)
-        values = self.model.log_prob(self._key(seed), rows, self.sampling)
+        if self.chart is None:
+            values = self.model.log_prob(self._key(seed), rows, self.sampling)
+        else:
+            inner, log_volume, is_inside = _inward(self.chart, rows)
+            values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
+            values = jnp.where(is_inside, values, -jnp.inf)
         return np.asarray(values.reshape(points.shape[:-1]))
+
+    def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:
+        if self.structure is not None:
+            return jnp.asarray(self.structure.flatten(x, "x"))
+        try:
+            given = np.asarray(x)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"x is a {type(x).__name__} that is no array; give numbers") from error
+        if not (jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(given.dtype, jnp.integer)):
+            raise SettingsError(f"x has dtype {given.dtype}; log_prob takes real numbers")
+        points = jnp.asarray(given, jnp.float32)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.dim:
+            raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
+        return points
+
+    def diagnose(self, other: "Sampler | None" = None, *, num: int = 2000, seed: int = 0) -> Verdict:
+        """Whether the draws can be trusted: a verdict in words, to be printed, with what to do next.
+
+        Alone it rests on recorded numbers and costs nothing. With `other`, a fit of the same density with another seed,
+        both samplers' draws are compared as well: `num` evaluations each, entered in their ledgers as sampling.
+        """
+        return diagnose(self, other, num=num, seed=seed)
 
     def summary(self) -> str:
         """Evaluations, ESS, log Z and the per-level table, as text."""
@@ -182,13 +235,80 @@ class Sampler:
         widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
         lines += ["", *("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table)]
         lines += [f"warning: {warning}" for warning in self.warnings]
+        lines.append(f"{self.diagnose().line()}; `diagnose()` says why")
         return "\n".join(lines)
 
-    def to_arviz(self, num: int = 2000, *, seed: int = 0):
-        """Draws as ArviZ inference data, with one chain and the variable x."""
+    def to_arviz(
+        self,
+        num: int = 2000,
+        *,
+        seed: int = 0,
+        coords: dict[str, Any] | None = None,
+        dims: dict[str, list[str]] | None = None,
+        with_log_prob: bool = False,
+    ) -> Any:
+        """Draws as ArviZ inference data: one chain, variables by name, or x for plain rows.
+
+        Args:
+            num, seed: as for `sample`: the same draws.
+            coords: labels along named dimensions.
+            dims: names of the dimensions of variables; those of a NumPyro model's plates are known.
+            with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
+                target, but a solution of the flow's equation for every draw.
+        """
         import arviz
 
-        return arviz.from_dict(posterior={"x": self.sample(num, seed=seed)[None]})
+        require_flag("with_log_prob", with_log_prob)
+        draws = self.sample(num, seed=seed)
+        named = {("x" if name == "draws" else name): array[None] for name, array in named_arrays(draws).items()}
+        known = {} if self.structure is None else self.structure.dims
+        stats: dict[str, Any] = {"sample_stats": {"log_prob": self.log_prob(draws)[None]}} if with_log_prob else {}
+        return arviz.from_dict(posterior=named, coords=coords, dims={**known, **(dims or {})}, **stats)
+
+    def save_draws(self, path: str | Path, num: int, *, seed: int = 0, weighted: bool = False) -> Path:
+        """Draws as a new file for other programs, by suffix: .npz, .parquet or .nc (`exports.write_draws`).
+
+        Args:
+            path: must not exist; its folder is made.
+            num, seed: as for `sample`: the same draws.
+            weighted: add log weights that make expectations exact; costs one evaluation a draw.
+
+        Raises:
+            SettingsError: for another suffix, or where the package that writes it is not installed.
+            RunFolderError: if the file exists or cannot be written.
+        """
+        place = check_place(path)  # before anything is drawn
+        require_flag("weighted", weighted)
+        draws, log_weights = self.sample_weighted(num, seed=seed) if weighted else (self.sample(num, seed=seed), None)
+        return write_draws(place, draws, log_weights)
+
+    def plot(self, folder: str | Path | None = None, *, num: int = 2000, seed: int = 0) -> dict[str, Any]:
+        """Figures for people: level table, rates along the ladder, marginals, energies by level, tail of the weights.
+
+        With a density `num` draws are weighted: as many evaluations, entered in the ledger as sampling. Without one the
+        draws are shown as they are. Samples by level are those of the run folder, where `fit(out=…)` made one.
+
+        Args:
+            folder: where to write them as PNG files; None writes none.
+            num, seed: of the draws shown.
+
+        Returns:
+            Matplotlib figures by name: levels, ladder, marginals, level_energies, weights, training; without those that
+            there are no numbers for.
+        """
+        from tempering.report.sampler_figures import SamplerContents, figures_folder, sampler_figures, write_figures
+
+        place = None if folder is None else figures_folder(folder)  # before anything is drawn
+        if self.target is None:
+            draws, log_weights = self.sample(num, seed=seed), None
+        else:
+            draws, log_weights = self.sample_weighted(num, seed=seed)
+        figures = sampler_figures(
+            SamplerContents(self.facts(), draws, log_weights, self._seen, self.folder, self.geometry)
+        )
+        if place is not None:
+            write_figures(figures, place)
+        return figures
 
     def facts(self) -> dict[str, Any]:
         """Everything but the arrays, JSON-ready."""
@@ -196,7 +316,9 @@ class Sampler:
             "format": _FORMAT,
             "method": self.method,
             "dim": self.dim,
-            "geometry": None if self.geometry is None else dataclasses.asdict(self.geometry),
+            "geometry": None if self.geometry is None else self.geometry.as_dict(),
+            "chart": None if self.chart is None or self.geometry is not None else self.chart.as_dict(),
+            "structure": None if self.structure is None else self.structure.as_dict(),
             "network": dataclasses.asdict(self.network),
             "sampling": dataclasses.asdict(self.sampling),
             "noise_distribution": self.model.levels.distribution,
@@ -207,6 +329,8 @@ class Sampler:
             "ess_fraction": self.ess_fraction,
             "pareto_k": None if self.pareto_k is None else finite_or_none(self.pareto_k),
             "warnings": list(self.warnings),
+            "checks": self.checks,
+            "verdict": self.diagnose().as_dict(),
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -214,22 +338,35 @@ class Sampler:
 
         `sampler.json` is written last and marks a complete sampler: a folder that has it is not overwritten.
         """
-        folder = Path(folder)
-        if (folder / "sampler.json").exists():
+        folder = as_path(folder)
+        if has_sampler(folder):
             raise RunFolderError(f"{folder} already holds a sampler; choose a new folder, nothing is overwritten")
         write_arrays(folder / "sampler.npz", arrays_of(self.model))
         write_json(folder / "sampler.json", self.facts())
+        self.folder = folder
         return folder
 
 
-@eqx.filter_jit
-def _embed(geometry: Centred, points: Float[Array, "particle dim"]) -> Float[Array, "particle full_dim"]:
-    return jax.vmap(geometry.embed)(points)
+def has_sampler(folder: Path) -> bool:
+    """Whether a whole sampler is there: whoever finds one of its files damaged may delete it and resume."""
+    return all((folder / name).exists() for name in ("sampler.json", "sampler.npz"))
 
 
 @eqx.filter_jit
-def _restrict(geometry: Centred, points: Float[Array, "particle full_dim"]) -> Float[Array, "particle dim"]:
-    return jax.vmap(geometry.restrict)(points)
+def _embed(chart: Chart, points: Float[Array, "particle dim"]) -> Float[Array, "particle full_dim"]:
+    return jax.vmap(chart.embed)(points)
+
+
+@eqx.filter_jit
+def _inward(chart: Chart, rows: Float[Array, "particle full_dim"]) -> tuple[Array, Array, Array]:
+    """Inner coordinates, log volumes there, and which rows have any; the others are at the origin."""
+
+    def one(x: Array) -> tuple[Array, Array, Array]:
+        is_inside = chart.contains(x)
+        y = jnp.where(is_inside, chart.restrict(x), 0.0)
+        return y, chart.log_volume(y), is_inside
+
+    return jax.vmap(one)(rows)
 
 
 def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
@@ -244,19 +381,38 @@ def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
 
 
-def load_sampler(folder: str | Path, target: Any = None) -> Sampler:
+def load_sampler(folder: str | Path, target: Any = None, structure: Structure | None = None) -> Sampler:
     """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
+
+    Args:
+        target: the density in the model's coordinates; its `chart` and `structure` count where the folder does not
+            hold them, which it cannot for a NumPyro model.
+        structure: of the tree of parameters, where the folder does not hold it.
 
     Raises:
         RunFolderError: if the folder is not a sampler's, or is damaged.
+        SettingsError: if the chart or structure is missing, or another one than was saved.
     """
     folder = Path(folder)
     facts = read_json(folder / "sampler.json")
     if facts.get("format") != _FORMAT:
         raise RunFolderError(f"{folder} holds format {facts.get('format')!r}; this version reads {_FORMAT!r}")
-    network, geometry = Network(**facts["network"]), facts.get("geometry")  # older files have none
-    geometry = None if geometry is None else Centred(**geometry)
-    dim = facts["dim"] if geometry is None else geometry.dim
+    try:
+        return _restored(folder, facts, target, structure)
+    except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
+        raise RunFolderError(
+            f"{folder / 'sampler.json'} lacks what this version reads, or has it otherwise ({error!r}); it belongs to "
+            "another version: fit again"
+        ) from error
+
+
+def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
+    network = Network(**facts["network"])
+    geometry, dim = facts.get("geometry"), facts["dim"]  # older files have no geometry, chart or structure
+    chart = read_chart(facts.get("chart"), dim, target) if geometry is None else Centred(**geometry)
+    dim = dim if chart is None else chart.dim
+    if target is not None and target.dim != dim:
+        raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
     model = tree_from(model_like(dim, network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz"))
     return Sampler(
         model=model,
@@ -271,5 +427,8 @@ def load_sampler(folder: str | Path, target: Any = None) -> Sampler:
         ess_fraction=facts["ess_fraction"],
         pareto_k=facts.get("pareto_k"),  # older files have none
         warnings=tuple(facts["warnings"]),
-        geometry=geometry,
+        checks=facts.get("checks", {}),  # older files have none
+        chart=chart,
+        structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
+        folder=folder,
     )

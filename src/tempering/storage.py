@@ -7,7 +7,8 @@ import hashlib
 import io
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +17,83 @@ import numpy as np
 
 from tempering.errors import RunFolderError
 
-__all__ = ["arrays_of", "read_arrays", "read_json", "tree_from", "write_arrays", "write_bytes", "write_json"]
+__all__ = [
+    "arrays_of",
+    "as_path",
+    "read_arrays",
+    "read_json",
+    "replacing",
+    "tree_from",
+    "write_arrays",
+    "write_bytes",
+    "write_json",
+]
 
 _CHECKSUM = "sha256"
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write atomically: temporary file in the same folder, fsync, rename."""
+def as_path(given: Any, what: str = "folder") -> Path:
+    """A path that the file system can be asked about.
+
+    Raises:
+        RunFolderError: for anything but a string or a path, or one with a NUL character or too long a name.
+    """
+    if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
+        raise RunFolderError(f"{what} is a {type(given).__name__}; give a path, as a string or a pathlib.Path")
+    path, shortened = Path(given), repr(str(given)[:60])
+    if "\0" in str(path):
+        raise RunFolderError(f"{what} {shortened} is no path: it holds a NUL character; choose another name")
+    try:
+        path.exists()
+    except OSError as error:
+        raise RunFolderError(f"{what} {shortened}… is no path: {error.strerror}; choose another name") from error
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` to write to; it takes the name when the block ends well and is gone otherwise.
+
+    Raises:
+        RunFolderError: if the disk is full, the folder cannot be written, or is gone: nothing has changed then.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
+        yield temporary
+        with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     except OSError as error:
-        with suppress(OSError):  # the folder itself may be what is wrong
-            temporary.unlink()
+        _forget(temporary)
         raise RunFolderError(
             f"could not write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error
+    except BaseException:
+        _forget(temporary)
+        raise
+
+
+def _forget(temporary: Path) -> None:
+    with suppress(OSError):  # the folder itself may be what is wrong
+        temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name on disk as well: a power cut must not take back a file that others already rest on."""
+    with suppress(OSError):  # some file systems cannot; the file itself is safe
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write atomically: temporary file in the same folder, fsync, rename."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(data)
 
 
 def _digest_of_arrays(arrays: dict[str, np.ndarray]) -> str:
@@ -71,13 +128,18 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # damaged bytes make the readers of zip and npy raise anything, RuntimeError included
-        raise RunFolderError(f"{path} is damaged ({error}); restore it from a copy or delete it and resume") from error
+        raise RunFolderError(f"{path} is damaged ({error}); {_remedy(path)}") from error
     stored = arrays.pop(_CHECKSUM, None)
     if stored is None:
         raise RunFolderError(f"{path} carries no checksum; it was not written by tempering")
     if str(stored) != _digest_of_arrays(arrays):
-        raise RunFolderError(f"{path} is damaged (checksum differs); restore it from a copy or delete it and resume")
+        raise RunFolderError(f"{path} is damaged (checksum differs); {_remedy(path)}")
     return arrays
+
+
+def _remedy(path: Path) -> str:
+    """What can be made again is deleted; the configuration cannot."""
+    return "restore it from a copy" + ("" if path.name == "config.json" else " or delete it and resume")
 
 
 def _digest_of_json(content: dict) -> str:
@@ -102,12 +164,12 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} is damaged ({error}); restore it from a copy") from error
+        raise RunFolderError(f"{path} is damaged ({error}); {_remedy(path)}") from error
     if not isinstance(content, dict) or _CHECKSUM not in content:
         raise RunFolderError(f"{path} carries no checksum; it was not written by tempering")
     stored = content.pop(_CHECKSUM)
     if stored != _digest_of_json(content):
-        raise RunFolderError(f"{path} was altered (checksum differs); restore it from a copy")
+        raise RunFolderError(f"{path} was altered (checksum differs); {_remedy(path)}")
     return content
 
 

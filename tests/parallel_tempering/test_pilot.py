@@ -16,7 +16,7 @@ from tempering.parallel_tempering.relax import NUM_STEPS
 from tempering.settings import Pilot
 from tempering.targets import Gaussian, GaussianMixture
 
-PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12)
+PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12, num_scout_legs=0)
 KERNEL = MALA()
 _, COUNTER = counting_target(GaussianMixture([[0.0, 0.0]], 1.0))
 
@@ -78,7 +78,7 @@ def test_modes_too_far_apart_spend_the_plan_and_say_so():
 
 
 def test_a_single_round_still_names_a_temperature_above_one():
-    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, growth=3.0)
+    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, growth=3.0, num_scout_legs=0)
     result, ledger, _ = _heat(_two_modes(0.0), pilot)
     assert result.hottest == 3.0 and len(result.rhats) == 1
     _check_spent(result, ledger, pilot)
@@ -111,7 +111,7 @@ def check_scale(scale, temperature: float) -> None:
 
 def test_the_scale_is_the_spread_of_every_coordinate():
     target = Gaussian([2.0, -1.0, 5.0], np.diag(STD**2))
-    pilot = Pilot(num_chains=32, num_steps=200, max_rounds=8, max_rhat=1.2)
+    pilot = Pilot(num_chains=32, num_steps=200, max_rounds=8, max_rhat=1.2, num_scout_legs=0)
     # Starts that know nothing of the density: too wide for one coordinate, too narrow for another.
     positions = jax.random.normal(jax.random.key(3), (32, 3))
     result = heat(jax.random.key(4), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, Ledger())

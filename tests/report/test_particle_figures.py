@@ -15,6 +15,7 @@ from tempering.report import FIGURES, make_report
 from tempering.report.contents import LevelSamples, RunContents, read_contents
 from tempering.report.make import PARTICLE_FIGURES
 from tempering.report.particle_figures import _level_distances, _shares, _turned
+from tempering.report.style import png_of
 from tempering.storage import write_arrays, write_json
 
 PNG = b"\x89PNG"
@@ -99,21 +100,21 @@ def test_every_size_has_figures_with_and_without_a_reference(geometry, has_refer
     contents = _contents(geometry, evaluation=evaluation)
     for name in ("samples", "energy", "distances", "levels"):
         picture = PARTICLE_FIGURES[name](contents)
-        assert picture is not None and picture.startswith(PNG)
+        assert picture is not None and png_of(picture).startswith(PNG)
 
 
 def test_a_reference_is_seen_in_every_figure():
     draws_only = {name: part for name, part in _arrays(PLANE).items() if "reference" not in name}
     for name in ("samples", "distances", "levels"):
         draw = PARTICLE_FIGURES[name]
-        assert draw(_contents(PLANE)) != draw(_contents(PLANE, evaluation=draws_only))
+        assert png_of(draw(_contents(PLANE))) != png_of(draw(_contents(PLANE, evaluation=draws_only)))
 
 
 def test_the_reference_stands_over_the_level_at_temperature_one_only():
     hot = [LevelRecord(0, 4.0), LevelRecord(1, 2.0)]
     draws_only = {name: part for name, part in _arrays(PLANE).items() if "reference" not in name}
     with_reference, without = (
-        PARTICLE_FIGURES["levels"](_contents(PLANE, levels=hot, evaluation=part))
+        png_of(PARTICLE_FIGURES["levels"](_contents(PLANE, levels=hot, evaluation=part)))
         for part in (_arrays(PLANE), draws_only)
     )
     assert with_reference == without

@@ -12,7 +12,7 @@ from tempering.report import FIGURES, quality_lines, quality_table
 from tempering.report.contents import LevelSamples, RunContents, read_contents
 from tempering.report.page import page
 from tempering.report.sample_figures import _share_outside
-from tempering.report.style import label_ends, render, window
+from tempering.report.style import label_ends, png_of, render, window
 from tempering.report.tables import cost_rows, ledger_rows, number_text, quality_rows
 from tempering.storage import read_arrays, read_json, write_arrays
 
@@ -72,7 +72,7 @@ def test_a_missing_array_costs_only_what_needs_it(plane_run, name):
     evaluation |= {key: array for key, array in whole.evaluation.items() if key != name and "grid" in key}
     contents = _contents(result=whole.result, evaluation=evaluation)
     samples, energy = FIGURES["samples"](contents), FIGURES["energy"](contents)
-    assert samples is not None and samples.startswith(PNG)
+    assert samples is not None and png_of(samples).startswith(PNG)
     assert (energy is None) == (name == "draws_log_density")
 
 
@@ -96,7 +96,7 @@ def test_other_dimensions(dim):
     contents = _contents(evaluation=evaluation, samples=samples)
     for name in ("samples", "levels", "level_energies"):
         picture = FIGURES[name](contents)
-        assert picture is not None and picture.startswith(PNG)
+        assert picture is not None and png_of(picture).startswith(PNG)
 
 
 def test_a_long_ladder_and_a_constant_coordinate():
@@ -105,7 +105,7 @@ def test_a_long_ladder_and_a_constant_coordinate():
     contents = _contents(levels=levels, samples=samples, evaluation={"log_weights": np.zeros(10)})
     for name in ("ladder", "levels", "level_energies", "training", "weights"):
         picture = FIGURES[name](contents)
-        assert picture is not None and picture.startswith(PNG)
+        assert picture is not None and png_of(picture).startswith(PNG)
 
 
 def test_the_share_outside_counts_everything():

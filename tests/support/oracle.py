@@ -107,4 +107,4 @@ def quadrature_denoiser(target, temperature: float, *, low, high, num: int) -> Q
     lattice = [np.linspace(a, b, num) for a, b in zip(low, high, strict=True)]
     nodes = np.stack(np.meshgrid(*lattice, indexing="ij"), axis=-1).reshape(-1, len(lattice))
     points = jnp.asarray(nodes, jnp.float32)
-    return QuadratureDenoiser(points, jax.vmap(target.log_density)(points) / temperature)
+    return QuadratureDenoiser(points, jax.jit(jax.vmap(target.log_density))(points) / temperature)

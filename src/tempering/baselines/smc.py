@@ -25,6 +25,7 @@ from tempering.errors import BudgetError
 from tempering.kernels import ChainState, init
 from tempering.ledger import Ledger
 from tempering.targets.base import evaluate_many
+from tempering.targets.cost import points_per_gradient, spend
 from tempering.types import Array, Float, Key
 
 __all__ = ["samples"]
@@ -161,7 +162,7 @@ def samples(
 
     ledger = ledger or Ledger(budget)
     cost_of_round = num_moves * num_leapfrog
-    num = budget // (1 + num_rounds * cost_of_round)
+    num = budget // points_per_gradient(target) // (1 + num_rounds * cost_of_round)
     if num < _MIN_PARTICLES:
         raise BudgetError(
             f"a budget of {budget:,} pays for {num} particles over {num_rounds} rounds of {cost_of_round} evaluations; "
@@ -170,7 +171,7 @@ def samples(
     key_start, key_rounds, key_keep = jax.random.split(key, 3)
     path = _Path(jnp.asarray(scale, jnp.float32))
     positions = scale * jax.random.normal(key_start, (num, target.dim))
-    ledger.spend("importance_weights", num)
+    spend(ledger, "importance_weights", target, num)
     particles = ChainState(positions, *evaluate_many(target, positions))
     # A pytree as BlackJAX wants it, though its annotation names arrays and containers of them only.
     state = tempered.init(particles)._replace(tempering_param=jnp.zeros(()))  # pyright: ignore[reportArgumentType]
@@ -181,7 +182,7 @@ def samples(
     kept = []
     for index in range(num_rounds):
         is_at_target = bool(state.tempering_param == 1.0)
-        ledger.spend("refinement", num * cost_of_round)
+        spend(ledger, "refinement", target, num * cost_of_round)
         key_move = jax.random.fold_in(key_rounds, index)
         state, acceptance = _move(key_move, target, path, state, jnp.exp(log_factor), num_moves, num_leapfrog)
         log_factor = jnp.clip(log_factor + 1.5 * (acceptance - aim), -7.0, 1.0)

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.buffer import Buffer, covariance, inner_scale, padded, spread
+from tempering.buffer import Buffer, covariance, inner_scale, inner_scale_of_values, padded, spread
 from tempering.diffusion.fit import Dataset, LevelData
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.diffusion.precondition import Denoiser, temperature_input
@@ -29,6 +29,10 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     return _SPREAD_MULTIPLE * jnp.max(std)
 
 
+def _inner_scale(noise: Noise, buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
+    return (inner_scale if noise.inner_scale == "gradients" else inner_scale_of_values)(buffer, beta)
+
+
 @eqx.filter_jit
 def noise_levels(
     noise: Noise,
@@ -43,7 +47,7 @@ def noise_levels(
     if noise.sigma_min is not None:
         sigma_min = jnp.asarray(noise.sigma_min, jnp.float32)
     else:
-        smallest = jnp.min(inner_scale(buffer, beta)) / jnp.sqrt(jnp.asarray(colder_by, jnp.float32))
+        smallest = jnp.min(_inner_scale(noise, buffer, beta)) / jnp.sqrt(jnp.asarray(colder_by, jnp.float32))
         sigma_min = _INNER_SHARE * smallest / (_TRAINING_MARGIN if is_training else 1.0)
         sigma_min = jnp.minimum(sigma_min, 0.1 * sigma_max)  # a flat density has no inner scale
     log_mean, log_std, rho = (jnp.asarray(n, jnp.float32) for n in (noise.log_mean, noise.log_std, noise.rho))
@@ -84,7 +88,7 @@ def _level_data(
 ) -> LevelData:
     full = padded(buffer, size)
     location, scale = _location_and_scale(noise, buffer)
-    variance = inner_scale(buffer, beta) ** 2
+    variance = _inner_scale(noise, buffer, beta) ** 2
     if noise.is_isotropic:
         variance = jnp.full_like(variance, 1.0 / jnp.mean(1.0 / variance))
     return LevelData(

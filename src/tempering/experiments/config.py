@@ -8,10 +8,19 @@ import json
 import types
 import typing
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal
 
 from tempering.errors import SettingsError
-from tempering.settings import MethodSettings, PTDMSettings, PTSDSettings, require_choice, require_count, require_seed
+from tempering.settings import (
+    MethodSettings,
+    PTDMSettings,
+    PTSDSettings,
+    require_choice,
+    require_count,
+    require_flag,
+    require_seed,
+)
 
 __all__ = [
     "OWN_DENSITY",
@@ -61,6 +70,7 @@ class MetricsConfig:
         require_count("metrics.num_weighted", self.num_weighted, 0)
         require_count("metrics.num_likelihood", self.num_likelihood, 0)
         require_count("metrics.num_langevin", self.num_langevin, 0)
+        require_flag("metrics.is_paper_compatible", self.is_paper_compatible)
 
 
 @dataclass(frozen=True)
@@ -91,10 +101,17 @@ SETTINGS_OF = {"ptsd": PTSDSettings, "pt_dm": PTDMSettings}
 
 def config_to_dict(config: RunConfig) -> dict[str, Any]:
     """Every field, expanded, JSON-ready."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
+    return json.loads(json.dumps(dataclasses.asdict(config), default=_plain))
 
 
-def config_from_dict(record: dict[str, Any]) -> RunConfig:
+def _plain(value: Any) -> Any:
+    """NumPy's integers, which the settings take, as Python's."""
+    if isinstance(value, Integral):
+        return int(value)
+    raise TypeError(f"{value!r} is no setting")
+
+
+def config_from_dict(record: Any) -> RunConfig:
     """The configuration that `config_to_dict` described; an unknown or ill-typed field is refused by its path."""
     method = record.get("method") if isinstance(record, dict) else record
     require_choice("method", method, tuple(SETTINGS_OF))

@@ -44,7 +44,7 @@ _LEAST_DRAWS = 2 * NUM_BLOCKS
 _LEAST_CHAINS = 16  # standard errors are taken over chains
 _FORMAT = "tempering reference 1"
 _ARRAYS, _RECORD = "reference.npz", "reference.json"
-_PILOT = Pilot(num_chains=64, num_steps=400, growth=1.5, max_rounds=12, max_rhat=1.1)
+_PILOT = Pilot(num_chains=64, num_steps=400, growth=1.5, max_rounds=12, max_rhat=1.1, num_scout_legs=0)
 
 
 @dataclass(frozen=True)

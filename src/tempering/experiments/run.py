@@ -3,7 +3,6 @@
 Every step leaves a file that marks it done, and a done step is read back, not repeated.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tempering.experiments.methods import METHODS, check_budget
 from tempering.experiments.reference import load_reference
 from tempering.experiments.run_folder import RunFolder, environment
 from tempering.ledger import Ledger
-from tempering.sampler import Sampler, load_sampler
+from tempering.sampler import Sampler, has_sampler, load_sampler
 from tempering.storage import read_json, write_arrays, write_json
 from tempering.targets import ExactTarget, Inner, in_inner_coordinates, make_target
 from tempering.types import OnEvent, ignore_event
@@ -78,7 +77,7 @@ def evaluate_folder(
 
 def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, Any]:
     config = folder.config
-    if (folder.path / "sampler.json").exists():
+    if has_sampler(folder.path):
         sampler = load_sampler(folder.path, target)
     else:
         sampler = METHODS[config.method].fit(
@@ -111,12 +110,12 @@ def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnE
         "evaluations": sampler.evaluations,
         "budget": config.budget,
         **{name: facts[name] for name in ("ledger", "levels", "log_z", "log_z_error")},
-        **{name: facts[name] for name in ("ess_fraction", "pareto_k")},
+        **{name: facts[name] for name in ("ess_fraction", "pareto_k", "verdict")},
         "warnings": [*facts["warnings"], *remark],
         "log_z_exact": None if exact is None else float(exact),
         "metrics": metrics,
         "device": jax.devices()[0].device_kind,
-        **_seconds(folder.path),
+        **folder.seconds(),
     }
     write_json(folder.path / "result.json", result)
     return result
@@ -136,22 +135,3 @@ def _trusted(config: RunConfig, target: Any) -> tuple[np.ndarray | None, tuple[s
     if not found.is_converged:
         return found.positions, ("the reference samples are marked as not converged; metrics against them mislead",)
     return found.positions, ()
-
-
-def _seconds(path: Path) -> dict[str, float | None]:
-    """Wall time over all processes that worked on the folder, until the fit was done and until now.
-
-    Each process counts from 0, beginning with a start or resume line.
-    """
-    total, last, fitted = 0.0, 0.0, None
-    for line in (path / "stats.jsonl").read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue  # a line cut short by a kill
-        if entry.get("event") in ("start", "resume"):
-            total, last = total + last, 0.0
-        last = max(last, float(entry.get("seconds", 0.0)))
-        if entry.get("event") == "fitted":
-            fitted = round(total + last, 3)
-    return {"fit_seconds": fitted, "wall_seconds": round(total + last, 3)}

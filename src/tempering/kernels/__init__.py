@@ -3,13 +3,14 @@
 from tempering.kernels.base import ChainState, Kernel, KernelInfo, init
 from tempering.kernels.hmc import HMC
 from tempering.kernels.mala import MALA
+from tempering.kernels.random_walk import RandomWalk
 from tempering.kernels.step_size import StepSizes
 
-__all__ = ["HMC", "MALA", "ChainState", "Kernel", "KernelInfo", "StepSizes", "init", "make_kernel"]
+__all__ = ["HMC", "MALA", "ChainState", "Kernel", "KernelInfo", "RandomWalk", "StepSizes", "init", "make_kernel"]
 
 
 def make_kernel(name: str, num_leapfrog: int, dim: int) -> Kernel:
-    """The kernel of a setting's name.
+    """The kernel of a setting's name; a target without gradient needs random_walk.
 
     Automatic takes leapfrog steps in proportion to dim^(1/4), as the optimal step shrinks (Beskos et al. 2013). On
     Many-Well-32 at T = 8, 7,400 evaluations left R-hat at 1.29 with four leapfrog steps and at 1.67 with MALA.
@@ -19,4 +20,4 @@ def make_kernel(name: str, num_leapfrog: int, dim: int) -> Kernel:
         name = "mala" if num_leapfrog == 1 else "hmc"
     # A property stands in for the abstract field, which the type checker takes for an argument.
     hmc = HMC(num_leapfrog=num_leapfrog)  # pyright: ignore[reportCallIssue]
-    return {"mala": MALA(), "hmc": hmc}[name]
+    return {"mala": MALA(), "hmc": hmc, "random_walk": RandomWalk.of_dim(dim)}[name]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from tempering.types import Array, Bool, Float, Int
 
-__all__ = ["StepSizes", "adapt", "guess", "rescale"]
+__all__ = ["StepSizes", "adapt", "guess", "guess_from_spread", "rescale"]
 
 
 class StepSizes(eqx.Module):
@@ -40,6 +40,24 @@ def guess(
     return (0.8 * variance * dim ** (-1.0 / 3.0)) ** (scale_power / 2.0)
 
 
+@eqx.filter_jit
+def guess_from_spread(
+    positions: Float[Array, "chain dim"], betas: Float[Array, " level"], scale_power: float
+) -> Float[Array, " level"]:
+    """A first step size for every level where there are no gradients, from the spread of the starting points.
+
+    h = 2.38 s_k / sqrt(dim), the optimum of a random walk on a Gaussian (Roberts, Gelman and Gilks 1997), with s_k the
+    spread at the hottest level, which the points are taken to have, and smaller in colder ones as sqrt(T).
+    """
+    dim = positions.shape[-1]
+    # The narrowest coordinate limits the steps; one that does not vary says nothing.
+    std = jnp.std(positions, axis=0)
+    widest = jnp.max(std)
+    narrowest = jnp.min(jnp.where(std > 1e-3 * widest, std, widest))
+    spread = jnp.where(widest > 0, narrowest, 1.0) * jnp.sqrt(betas[0] / betas)
+    return (2.38 * spread / dim**0.5) ** scale_power
+
+
 def adapt(
     step_sizes: StepSizes,
     acceptance: Float[Array, " level"],
@@ -54,7 +72,7 @@ def adapt(
 
 
 def rescale(
-    step_size: Float[Array, ""], temperature: Float[Array, ""], previous: Float[Array, ""], scale_power: float
-) -> Float[Array, ""]:
+    step_size: Float[Array, "*level"], temperature: Float[Array, ""], previous: Float[Array, ""], scale_power: float
+) -> Float[Array, "*level"]:
     """A step size for a new temperature: lengths inside a mode scale with sqrt(T)."""
     return step_size * (temperature / previous) ** (scale_power / 2.0)

@@ -5,29 +5,62 @@ split R-hat over coordinates falls below a limit. What mixes at T has no barrier
 are a start for the initial parallel tempering. After every round coordinates are measured in units of their spread:
 on Many-Well-32 at T = 8 one coordinate is five times as wide as the other, and steps made for the narrow one take
 a hundred to cross the wide.
+
+Chains that all start in one mode mix there at once. So scouts are sent from the temperature that was found (`scouts`),
+for as many evaluations as two rounds take, where two are left. If they come back elsewhere, heating goes on with chains
+from both places.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.kernels import Kernel
+from tempering.kernels import ChainState, Kernel, StepSizes
 from tempering.ledger import Ledger
-from tempering.parallel_tempering.mixing import split_rhat
+from tempering.parallel_tempering.mixing import split_rhat, virial
 from tempering.parallel_tempering.relax import NUM_STEPS, climb, is_steep
 from tempering.parallel_tempering.run import Rules, run, start
+from tempering.parallel_tempering.scouts import LEG_GROWTH, Journey, send
+from tempering.parallel_tempering.state import TemperingState
 from tempering.settings import Pilot
 from tempering.targets import Scaled
+from tempering.targets.cost import has_gradient
 from tempering.types import Array, Float, Key
 
 __all__ = ["PilotResult", "heat", "planned_evaluations"]
 
+_SCOUT_ROUNDS = 2
+"""What scouts cost, in rounds: half a round of heat, half a round uphill, a round to be judged."""
+_LEAST_VIRIAL = 0.5
+"""Below it, with a spread that grew faster than sqrt(T), chains are on the run; lagging ones grow more slowly."""
+_RUNNING = 1.5
+"""Growth of spread in a round; chains with a low virial that do not spread are in a box, not on the run."""
+_HOTTEST_SCOUT = 4.0**7
+"""Scouts go no hotter, but two legs at the least: chains that had to be heated have seen the way up to there."""
+_PART_OF_PROPER = 0.8
+"""Of the hottest temperature at which a power-law tail still has a normaliser."""
+_CROSSING = 6.0
+"""Two normals d apart mix where their standard deviation is about d / 6: the barrier is then 4 or 5."""
+
 
 class PilotResult(eqx.Module):
-    """What the pilot found: R-hat by temperature tried, whether the last one mixed, final states and their spread."""
+    """What the pilot found.
+
+    Args:
+        hottest: the temperature for the ladder to start from.
+        is_mixed: whether chains mixed there, scouts included where they were sent.
+        rhats: R-hat by temperature tried.
+        positions: final states, a start for the initial parallel tempering; scouts' among them if they came back.
+        scale: spread of every coordinate at the hottest temperature.
+        num_replaced: starting points that could not start a chain.
+        scout_rhat: of chains and returned scouts together, at the temperature scouts left from; NaN where none went.
+        scout_reach: the hottest temperature scouts reached, over that they left from; NaN where none went.
+        is_running_away: hot chains ran away: p^(1/T) has no normaliser, or hardly one.
+    """
 
     hottest: float
     is_mixed: bool
@@ -35,16 +68,95 @@ class PilotResult(eqx.Module):
     positions: Float[Array, "chain dim"]
     scale: Float[Array, " dim"]
     num_replaced: int
+    scout_rhat: float = math.nan
+    scout_reach: float = math.nan
+    is_running_away: bool = False
 
 
 def planned_evaluations(pilot: Pilot, kernel: Kernel) -> int:
-    """The most the pilot can spend."""
+    """The most the pilot can spend; scouts take the place of rounds."""
     return pilot.num_chains * (2 + NUM_STEPS + pilot.max_rounds * _num_steps(pilot) * kernel.evaluations_per_step)
 
 
 def _num_steps(pilot: Pilot) -> int:
     """Steps a round, a multiple of four: half adapt, half are judged in pairs of steps."""
     return 4 * (pilot.num_steps // 4)
+
+
+class _Round(eqx.Module):
+    """Chains after a round: their state in units of `scale`, and what was drawn, in the target's own units."""
+
+    state: TemperingState
+    scale: Float[Array, " dim"]
+    draws: Float[Array, "draw chain dim"]
+    log_density: Float[Array, "draw chain"]
+    rhat: float
+    virial: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Oven:
+    """What does not change between rounds."""
+
+    key: Key
+    target: object
+    kernel: Kernel
+    pilot: Pilot
+    target_acceptance: float
+    ledger: Ledger
+    is_isotropic: bool
+
+    def bake(self, state: TemperingState, scale: Float[Array, " dim"], temperature: float, half: int) -> _Round:
+        """One round of 2 `half` steps at one temperature; afterwards coordinates are measured anew."""
+        betas = jnp.ones((1,)) / temperature
+        rules = Rules.of(self.target_acceptance, 1, int(state.step) + half, "even_odd")
+        state, drawn = run(
+            self.key,
+            Scaled(self.target, scale),
+            self.kernel,
+            state,
+            betas,
+            rules,
+            burn_in=half,
+            num_draws=half // 2,
+            thin=2,
+            ledger=self.ledger,
+            stage="pilot",
+        )
+        draws = drawn.position[0] * scale[None, None]
+        rhat = float(jnp.max(split_rhat(_features(self.target, draws))))
+        # Without a gradient there is no virial, and no telling whether chains run away.
+        balance = (math.nan, math.nan)
+        if has_gradient(self.target):
+            balance = virial(drawn.position[0], drawn.tempered_grad(betas[0])[0])
+        wider = _spread(drawn.position.reshape((-1, scale.shape[0])), self.is_isotropic)
+        state = eqx.tree_at(lambda state: state.chain, state, state.chain.in_units(wider))
+        return _Round(
+            state, scale * wider, draws, drawn.tempered(betas[0])[0], rhat, (float(balance[0]), float(balance[1]))
+        )
+
+    def scout(self, mixed: _Round, temperature: float) -> tuple[Journey, _Round]:
+        """Scouts sent out and judged: their own round at the same temperature, with the R-hat of both groups."""
+        half = _num_steps(self.pilot) // 2
+        num_legs = round(math.log(_HOTTEST_SCOUT / temperature) / math.log(LEG_GROWTH))
+        journey = send(
+            jax.random.fold_in(self.key, 1),
+            Scaled(self.target, mixed.scale),
+            self.kernel,
+            mixed.state,
+            temperature,
+            mixed.log_density.reshape(-1),
+            num_legs=min(self.pilot.num_scout_legs, max(2, num_legs), half),
+            num_steps=half,
+            target_acceptance=self.target_acceptance,
+            ledger=self.ledger,
+            stage="pilot",
+        )
+        state = eqx.tree_at(lambda state: state.chain, mixed.state, journey.found)
+        back = self.bake(state, mixed.scale, temperature, half)
+        both = jnp.concatenate([mixed.draws, back.draws], axis=1)
+        rhat = float(jnp.max(split_rhat(_features(self.target, both))))
+        return journey, eqx.tree_at(lambda back: back.rhat, back, rhat)
 
 
 def heat(
@@ -67,58 +179,125 @@ def heat(
         is_isotropic: one unit for all coordinates, as particles need it.
     """
     key_start, key_run = jax.random.split(key)
-    one = jnp.ones((1,))
-    scale = _spread(positions, is_isotropic)
-    scaled, where = Scaled(target, scale), positions / scale[None]
-    state, num_replaced = start(key_start, scaled, kernel, where[None], one, ledger, "pilot")
-    if is_steep(state.chain.log_density_grad[0]):
-        where = climb(scaled, state.chain.position[0], ledger, "pilot")
-        state, num_replaced = start(key_start, scaled, kernel, where[None], one, ledger, "pilot")
+    oven = _Oven(key_run, target, kernel, pilot, target_acceptance, ledger, is_isotropic)
+    state, scale, num_replaced = _started(key_start, oven, positions)
     ceiling = pilot.ceiling or math.inf
+    rounds: list[_Round] = []
     rhats: list[tuple[float, float]] = []
-    temperature, is_mixed = 1.0, False
-    for index in range(pilot.max_rounds):
+    temperature, spent, is_mixed, is_running = 1.0, 0, False, False
+    scout_rhat = scout_reach = math.nan
+    while spent < pilot.max_rounds:
         is_last = temperature >= ceiling
-        half = _num_steps(pilot) // 2 * (pilot.max_rounds - index if is_last else 1)
-        betas = one / temperature
-        rules = Rules.of(target_acceptance, 1, int(state.step) + half, "even_odd")
-        state, draws = run(
-            key_run,
-            Scaled(target, scale),
-            kernel,
-            state,
-            betas,
-            rules,
-            burn_in=half,
-            num_draws=half // 2,
-            thin=2,
-            ledger=ledger,
-            stage="pilot",
-        )
-        rhat = float(jnp.max(split_rhat(_features(target, draws.position[0], scale))))
-        rhats.append((temperature, rhat))
-        wider = _spread(draws.position.reshape((-1, scale.shape[0])), is_isotropic)
-        scale = scale * wider
-        state = eqx.tree_at(lambda state: state.chain, state, state.chain.in_units(wider))
-        on_round(index, temperature, rhat)
-        is_mixed = rhat < pilot.max_rhat  # NaN compares false: a coordinate that never moved has not mixed
-        if is_last or (is_mixed and temperature > 1):
+        half = _num_steps(pilot) // 2 * (pilot.max_rounds - spent if is_last else 1)
+        rounds.append(oven.bake(state, scale, temperature, half))
+        latest, spent = rounds[-1], spent + 1
+        state, scale = latest.state, latest.scale
+        rhats.append((temperature, latest.rhat))
+        on_round(spent - 1, temperature, latest.rhat)
+        is_mixed = latest.rhat < pilot.max_rhat  # NaN compares false: a coordinate that never moved has not mixed
+        is_running = _is_running_away(rounds, rhats)
+        if is_last or is_running:
             break
-        temperature = min(temperature * pilot.growth, ceiling)
+        if not (is_mixed and temperature > 1):
+            temperature = min(temperature * pilot.growth, ceiling)
+            continue
+        can_scout = pilot.num_scout_legs > 0 and pilot.ceiling is None and math.isnan(scout_rhat)
+        if not can_scout or spent + _SCOUT_ROUNDS > pilot.max_rounds:
+            break
+        journey, back = oven.scout(latest, temperature)
+        spent += _SCOUT_ROUNDS
+        is_running = journey.is_running_away
+        scout_rhat = back.rhat
+        scout_reach = journey.temperatures[-1] / temperature if journey.temperatures else 1.0
+        is_mixed = scout_rhat < pilot.max_rhat
+        both = _in_units_of(latest, back.state, back.scale)
+        if is_mixed:
+            joined = [latest.state.chain.position[0], both.position[0]]
+            found = jnp.concatenate(joined) * latest.scale[None]
+            return PilotResult(
+                temperature, True, tuple(rhats), found, scale, num_replaced, scout_rhat, scout_reach, is_running
+            )
+        if spent == pilot.max_rounds:
+            break
+        state, separation = _mixture(latest, both)
+        temperature = _crossing(temperature, pilot.growth, journey, separation)
     hottest = rhats[-1][0] if rhats[-1][0] > 1 else min(pilot.growth, ceiling)
+    if is_running and math.isnan(scout_rhat):
+        # (nu + dim) / (T dim) = 1 marks the hottest temperature at which a Student's tail has a normaliser.
+        hottest = min(max(1.2, _PART_OF_PROPER * rounds[-1].virial[0] * temperature), hottest)
+        kept = [r for r, (t, _) in zip(rounds, rhats, strict=True) if t <= hottest][-1]
+        state, scale = kept.state, kept.scale
     positions = state.chain.position[0] * scale[None]
-    return PilotResult(hottest, is_mixed, tuple(rhats), positions, scale, num_replaced)
+    return PilotResult(
+        hottest, is_mixed, tuple(rhats), positions, scale, num_replaced, scout_rhat, scout_reach, is_running
+    )
+
+
+def _started(key: Key, oven: _Oven, positions: Float[Array, "chain dim"]) -> tuple[TemperingState, Array, int]:
+    """The first state, in units of the starting points' spread: out of walls, if they stand in one."""
+    one = jnp.ones((1,))
+    scale = _spread(positions, oven.is_isotropic)
+    scaled, where = Scaled(oven.target, scale), positions / scale[None]
+    state, num_replaced = start(key, scaled, oven.kernel, where[None], one, oven.ledger, "pilot")
+    if has_gradient(scaled) and is_steep(state.chain.log_density_grad[0]):
+        where = climb(scaled, state.chain.position[0], oven.ledger, "pilot")
+        state, num_replaced = start(key, scaled, oven.kernel, where[None], one, oven.ledger, "pilot")
+    return state, scale, num_replaced
+
+
+def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> bool:
+    """Whether the last round's chains are on their way to infinity: too low a virial, and too fast a growth."""
+    if len(rounds) < 2:
+        return False
+    balance, error = rounds[-1].virial
+    growth = float(jnp.max(rounds[-1].scale / rounds[-2].scale))
+    hotter_by = rhats[-1][0] / rhats[-2][0]
+    # Chains that had equilibrium before have a virial of 1 / hotter_by when the round starts; lagging keeps them above.
+    is_fast = balance + 2.0 * error < _LEAST_VIRIAL and growth > math.sqrt(hotter_by)
+    return is_fast or (balance + 2.0 * error < 1.0 / hotter_by and growth > _RUNNING)
+
+
+def _in_units_of(mixed: _Round, state: TemperingState, scale: Float[Array, " dim"]) -> ChainState:
+    """The chains of `state` in the units of another round."""
+    return state.chain.in_units(mixed.scale / scale)
 
 
 @eqx.filter_jit
-def _features(
-    target, draws: Float[Array, "draw chain dim"], scale: Float[Array, " dim"]
-) -> Float[Array, "draw chain n"]:
+def _mixture(mixed: _Round, scouts: ChainState) -> tuple[TemperingState, Float[Array, " dim"]]:
+    """Half of the chains that stayed and the half of the scouts that is furthest from them, and how far that is."""
+    stayed = mixed.state.chain
+    num = stayed.log_density.shape[1]
+    centre = jnp.mean(stayed.position[0], axis=0)
+    distance = jnp.max(jnp.abs(scouts.position[0] - centre[None]), axis=1)
+    furthest = jnp.argsort(-distance)[: num - num // 2]
+
+    def join(a: Array, b: Array) -> Array:
+        return jnp.concatenate([a[:, : num // 2], b[:, furthest]], axis=1)
+
+    chain = jax.tree.map(join, stayed, scouts)
+    state = eqx.tree_at(
+        lambda state: (state.chain, state.step_sizes),
+        mixed.state,
+        (chain, StepSizes.at(jnp.exp(mixed.state.step_sizes.log_step_size))),
+    )
+    return state, jnp.max(jnp.abs(scouts.position[0] - centre[None]), axis=0)
+
+
+def _crossing(temperature: float, growth: float, journey: Journey, separation: Float[Array, " dim"]) -> float:
+    """The next temperature worth trying: the coolest leg whose spread could bridge the separation."""
+    for hotter, spread in zip(journey.temperatures, journey.spreads, strict=True):
+        if float(jnp.min(_CROSSING * spread / separation)) >= 1.0:
+            return max(hotter, temperature * growth)
+    return max([temperature * growth, *journey.temperatures[-1:]])
+
+
+@eqx.filter_jit
+def _features(target, draws: Float[Array, "draw chain dim"]) -> Float[Array, "draw chain n"]:
     """What must have mixed: every coordinate, or of particles what symmetry leaves alone."""
     geometry = getattr(target, "geometry", None)
     if geometry is None:
         return draws
-    return jax.vmap(jax.vmap(geometry.invariants))(draws * scale[None, None])
+    return jax.vmap(jax.vmap(geometry.invariants))(draws)
 
 
 @eqx.filter_jit

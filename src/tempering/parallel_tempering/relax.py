@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.ledger import Ledger
+from tempering.targets.cost import spend
 from tempering.types import Array, Bool, Float
 
 __all__ = ["NUM_STEPS", "climb", "is_steep"]
@@ -33,7 +34,7 @@ def climb(target, positions: Float[Array, "chain dim"], ledger: Ledger, stage: s
 
     Costs 100 evaluations a point. A point whose step is not finite stays where it is.
     """
-    ledger.spend(stage, positions.shape[0] * NUM_STEPS)
+    spend(ledger, stage, target, positions.shape[0] * NUM_STEPS)
     return _climb(target, positions)
 
 

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 
 from tempering.errors import DensityError
 from tempering.kernels import ChainState, Kernel, StepSizes, init
-from tempering.kernels.step_size import adapt, guess
+from tempering.kernels.step_size import adapt, guess, guess_from_spread
 from tempering.ledger import Ledger
 from tempering.parallel_tempering.state import Replicas, Tally, TemperingState, track
 from tempering.parallel_tempering.swap import even_odd, sweep
+from tempering.targets.cost import has_gradient, spend
 from tempering.types import Array, Float, Int, Key
 
 __all__ = ["Rules", "advance", "collect", "run", "start"]
@@ -176,14 +177,16 @@ def start(
         DensityError: if no starting point is finite, or no point has a gradient.
     """
     num_levels, num_chains, _ = positions.shape
-    ledger.spend(stage, num_levels * num_chains)
+    spend(ledger, stage, target, num_levels * num_chains)
     chain = _evaluate_starts(target, positions)
     is_good, num_bad, spread, largest = _usability(chain)
     num_bad = int(num_bad)
-    _refuse_unusable(chain, num_bad, num_levels * num_chains, is_varying=spread > 0, is_flat=largest == 0)
+    is_flat = has_gradient(target) and bool(largest == 0)
+    _refuse_unusable(chain, num_bad, num_levels * num_chains, is_varying=bool(spread > 0), is_flat=is_flat)
     if num_bad:
         chain = _replace_bad(key, chain, is_good)
-    step_sizes = StepSizes.at(_first_step_sizes(chain, betas, kernel.scale_power))
+    first = _first_step_sizes if has_gradient(target) else _step_sizes_of_spread
+    step_sizes = StepSizes.at(first(chain, betas, kernel.scale_power))
     zero = jnp.zeros((), jnp.int32)
     state = TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
     return state, num_bad
@@ -198,6 +201,10 @@ def _first_step_sizes(chain: ChainState, betas: Array, scale_power: float) -> Fl
     return jnp.concatenate([guess(flat.tempered_grad(beta), one, scale_power) for beta in betas])
 
 
+def _step_sizes_of_spread(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
+    return guess_from_spread(chain.position.reshape((-1, chain.position.shape[-1])), betas, scale_power)
+
+
 @jax.jit
 def _usability(chain: ChainState) -> tuple[Array, Array, Array, Array]:
     """Which points can start a chain, how many cannot; of the former the range of log densities and steepest slope."""
@@ -208,7 +215,7 @@ def _usability(chain: ChainState) -> tuple[Array, Array, Array, Array]:
     return is_good, jnp.sum(~is_good), highest - lowest, largest
 
 
-def _refuse_unusable(chain: ChainState, num_bad: int, num_points: int, *, is_varying: Array, is_flat: Array) -> None:
+def _refuse_unusable(chain: ChainState, num_bad: int, num_points: int, *, is_varying: bool, is_flat: bool) -> None:
     if num_bad == num_points:
         num_nan = int(jnp.sum(jnp.isnan(chain.log_density)))
         num_outside = int(jnp.sum(jnp.isneginf(chain.log_density)))
@@ -272,14 +279,14 @@ def run(
     num_levels, num_chains = state.chain.log_density.shape
     cost_of_step = num_levels * num_chains * kernel.evaluations_per_step
     for done, size in _pieces(burn_in, max(1, burn_in // 10)):
-        ledger.spend(stage, size * cost_of_step)
+        spend(ledger, stage, target, size * cost_of_step)
         state = advance(key, target, kernel, state, betas, rules, jnp.asarray(size, jnp.int32))
         on_block(done + size, state)
     state = eqx.tree_at(lambda state: state.tally, state, Tally.zero(num_levels))
     blocks = []
     block_size = _block_size(num_draws)
     for done, size in _pieces(num_draws, block_size):
-        ledger.spend(stage, size * thin * cost_of_step)
+        spend(ledger, stage, target, size * thin * cost_of_step)
         state, draws = collect(
             key, target, kernel, state, betas, rules, jnp.asarray(thin, jnp.int32), num_draws=block_size
         )

@@ -18,7 +18,7 @@ from tempering.records import LevelRecord
 from tempering.storage import read_arrays, read_json
 from tempering.targets import make_target
 
-__all__ = ["LevelSamples", "RunContents", "number_of", "read_contents"]
+__all__ = ["LevelSamples", "RunContents", "level_samples", "number_of", "read_contents"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def read_contents(folder: Path) -> RunContents:
         environment=_json_or_nothing(folder / "environment.json"),
         evaluation=read_arrays(folder / "evaluation.npz") if (folder / "evaluation.npz").is_file() else {},
         levels=_level_records(result.get("levels") or []),
-        samples=_level_samples(folder / "levels"),
+        samples=level_samples(folder / "levels"),
         geometry=_geometry(_json_or_nothing(folder / "sampler.json"), config),
     )
 
@@ -132,7 +132,7 @@ def _level_records(records: list[dict[str, Any]]) -> list[LevelRecord]:
     return sorted((LevelRecord.from_dict(record) for record in whole), key=lambda record: record.level)
 
 
-def _level_samples(folder: Path) -> dict[int, LevelSamples]:
+def level_samples(folder: Path) -> dict[int, LevelSamples]:
     """The samples of every level. A PTSD buffer holds a level (cold) and the hotter one before it (hot)."""
     samples: dict[int, LevelSamples] = {}
     for path in sorted(folder.glob("*/buffer.npz")):

@@ -1,10 +1,11 @@
 """Figures along the ladder: weights, moves and cost by level, training losses, and the tail of the final weights.
 
-Consumes level records, the ledger and raw log weights; produces PNG bytes, or None where there is nothing to show.
+Consumes level records, the ledger and raw log weights; produces figures, or None where there is nothing to show.
 """
 
 import numpy as np
 
+from tempering.pareto import pareto_k
 from tempering.report.contents import RunContents
 from tempering.report.style import (
     DRAWS,
@@ -12,6 +13,7 @@ from tempering.report.style import (
     MUTED,
     SERIES,
     STAGE_COLOURS,
+    Picture,
     coloured_words,
     darker,
     label_ends,
@@ -25,6 +27,8 @@ __all__ = ["ladder_figure", "training_figure", "weights_figure"]
 
 MAX_LABELS = 10
 """Bars that are all named; of more, every other, every third, ... is."""
+RELIABLE_K = 0.7
+"""Pareto k above which weighted means are not to be relied on (Vehtari et al. 2024)."""
 _RATES = (
     ("ess_fraction", "ESS, raw weights", SERIES[0], "-"),
     ("truncated_ess_fraction", "ESS, truncated", SERIES[1], "--"),
@@ -34,7 +38,7 @@ _RATES = (
 _LOSSES = (("train_loss", "training", SERIES[1], "--"), ("validation_loss", "validation", SERIES[0], "-"))
 
 
-def ladder_figure(contents: RunContents) -> bytes | None:
+def ladder_figure(contents: RunContents) -> Picture | None:
     """ESS, acceptance and swap rate along the temperatures, and where the evaluations went."""
     if not contents.levels:
         return None
@@ -116,7 +120,7 @@ def _short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def training_figure(contents: RunContents) -> bytes | None:
+def training_figure(contents: RunContents) -> Picture | None:
     """Training and validation loss of the denoiser of each level, in units of the best linear denoiser's."""
     losses = [getattr(record, name) for record in contents.levels for name, *_ in _LOSSES]
     losses = [loss for loss in losses if loss is not None]
@@ -134,7 +138,7 @@ def training_figure(contents: RunContents) -> bytes | None:
     return render(7.6, 3.6, draw)
 
 
-def weights_figure(contents: RunContents) -> bytes | None:
+def weights_figure(contents: RunContents) -> Picture | None:
     """The final model's raw weights by rank, on logarithmic axes: a steep head means that few draws decide."""
     log_weights = contents.evaluation.get("log_weights")
     if log_weights is None or log_weights.ndim != 1:
@@ -149,6 +153,10 @@ def weights_figure(contents: RunContents) -> bytes | None:
 
     title = f"ESS {ess:,.0f} of {num:,}, or {ess / num:.1%};  largest weight {shares[0]:.2%} of the sum;  "
     title += f"largest hundredth {shares[: max(1, num // 100)].sum():.1%}"
+    k = pareto_k(np.where(np.isfinite(log_weights), log_weights, -np.inf))
+    if np.isfinite(k):
+        judged = "above 0.7: not to be relied on" if k > RELIABLE_K else "at most 0.7, as far as the draws reach"
+        title += f"\nPareto k {round(k, 2) + 0.0:.2f}, {judged}"
     if num_zero:
         title += f"\n{num_zero:,} weights are zero or undefined"
 

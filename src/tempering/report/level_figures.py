@@ -1,12 +1,12 @@
 """Figures of the samples that each level was trained on: how the target cools down.
 
-Consumes the level buffers, produces PNG bytes, or None where there are none.
+Consumes the level buffers, produces figures, or None where there are none.
 """
 
 import numpy as np
 
 from tempering.report.contents import RunContents
-from tempering.report.style import FAINT, MUTED, level_colours, render, show_some, temperature_text, window
+from tempering.report.style import FAINT, MUTED, Picture, level_colours, render, show_some, temperature_text, window
 
 __all__ = ["level_energies_figure", "levels_figure"]
 
@@ -29,7 +29,7 @@ def _label(contents: RunContents, level: int) -> str:
     return f"level {level}" if temperature is None else f"T = {temperature_text(temperature)}"
 
 
-def levels_figure(contents: RunContents) -> bytes | None:
+def levels_figure(contents: RunContents) -> Picture | None:
     """Samples by level: scatter plots in two dimensions, the distribution of the first coordinate otherwise."""
     levels = _chosen(contents)
     if not levels:
@@ -40,7 +40,7 @@ def levels_figure(contents: RunContents) -> bytes | None:
     return _ridge_figure(contents, levels, values, window(values), "$x_0$")
 
 
-def level_energies_figure(contents: RunContents) -> bytes | None:
+def level_energies_figure(contents: RunContents) -> Picture | None:
     """The distribution of the energy -log density (at T = 1) of each level's samples."""
     levels = _chosen(contents)
     if not levels:
@@ -50,7 +50,7 @@ def level_energies_figure(contents: RunContents) -> bytes | None:
     return _ridge_figure(contents, levels, energies, limits, "energy, −log density at T = 1")
 
 
-def _scatter_figure(contents: RunContents, levels: list[int]) -> bytes:
+def _scatter_figure(contents: RunContents, levels: list[int]) -> Picture:
     num_columns = min(len(levels), 4 if len(levels) in (4, 7, 8, 12) else 5)
     num_rows = -(-len(levels) // num_columns)
     everything = [contents.samples[level].position for level in levels]
@@ -78,7 +78,7 @@ def _scatter_figure(contents: RunContents, levels: list[int]) -> bytes:
 
 def _ridge_figure(
     contents: RunContents, levels: list[int], values: list[np.ndarray], limits: tuple[float, float], label: str
-) -> bytes:
+) -> Picture:
     """One histogram a level, hottest at the top, each scaled to the same height; what lies outside is written."""
     edges = np.linspace(*limits, _NUM_BINS + 1)
     colours = level_colours(len(levels))

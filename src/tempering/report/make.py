@@ -1,6 +1,7 @@
 """The report of a run: figures and page from its folder, and nothing else."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tempering.report.contents import RunContents, read_contents
@@ -9,11 +10,12 @@ from tempering.report.level_figures import level_energies_figure, levels_figure
 from tempering.report.page import page
 from tempering.report.particle_figures import configurations_figure, distances_figure, particle_levels_figure
 from tempering.report.sample_figures import energy_figure, samples_figure
-from tempering.storage import write_bytes
+from tempering.report.style import Picture, png_of
+from tempering.storage import as_path, write_bytes
 
 __all__ = ["FIGURES", "PARTICLE_FIGURES", "make_report"]
 
-FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
+FIGURES: dict[str, Callable[[RunContents], Picture | None]] = {
     "samples": samples_figure,
     "energy": energy_figure,
     "weights": weights_figure,
@@ -24,7 +26,7 @@ FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
 }
 """Every figure by the name of its file, in the order of the page."""
 
-PARTICLE_FIGURES: dict[str, Callable[[RunContents], bytes | None]] = {
+PARTICLE_FIGURES: dict[str, Callable[[RunContents], Picture | None]] = {
     "samples": configurations_figure,
     "energy": energy_figure,
     "distances": distances_figure,
@@ -51,7 +53,7 @@ def make_report(folder: Path) -> Path:
     Raises:
         RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     contents = read_contents(folder)
     drawn_here = FIGURES if contents.geometry is None else PARTICLE_FIGURES
     figures = {}
@@ -59,10 +61,11 @@ def make_report(folder: Path) -> Path:
         place = folder / "figures" / f"{name}.png"
         picture = drawn_here[name](contents) if name in drawn_here else None
         if picture is None:
-            place.unlink(missing_ok=True)  # of an earlier report, which may have had more to show
+            with suppress(OSError):  # of an earlier report, which may have had more to show
+                place.unlink()
             continue
-        figures[name] = picture
-        write_bytes(place, picture)
+        figures[name] = png_of(picture)
+        write_bytes(place, figures[name])
     path = folder / "report.html"
     write_bytes(path, page(contents, figures).encode())
     return path

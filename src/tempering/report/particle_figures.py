@@ -1,7 +1,7 @@
 """Figures of particle systems, in what rotations and relabelling leave alone: distances, energies, shapes.
 
 Consumes the arrays of `evaluation.npz` (full coordinates) and the level buffers (inner coordinates) of a run whose
-`contents.geometry` is known; produces PNG bytes, or None where there is nothing to show. Histograms of single
+`contents.geometry` is known; produces figures, or None where there is nothing to show. Histograms of single
 coordinates would mislead: chains need not visit every rotated copy, and all copies are the same sample.
 """
 
@@ -19,6 +19,7 @@ from tempering.report.style import (
     INK,
     MUTED,
     REFERENCE,
+    Picture,
     coloured_words,
     level_colours,
     render,
@@ -45,7 +46,7 @@ _CHUNK = 1 << 21
 # Configurations.
 
 
-def configurations_figure(contents: RunContents) -> bytes | None:
+def configurations_figure(contents: RunContents) -> Picture | None:
     """A few draws above a few reference configurations, spaced evenly over each set, each with its energy.
 
     They stand with their principal axes across, up and towards the reader, which no density of particles can see.
@@ -144,7 +145,7 @@ def _picture(axes, shape: np.ndarray, spacing: float, colour: str) -> None:
 # Distances.
 
 
-def distances_figure(contents: RunContents) -> bytes | None:
+def distances_figure(contents: RunContents) -> Picture | None:
     """Interatomic distances of draws and reference: histograms with the bins of `distance_tvd`, and their gap."""
     geometry, draws, reference = contents.geometry, contents.points("draws"), contents.points("reference")
     if geometry is None or draws is None:
@@ -231,7 +232,7 @@ def _gap(axes, gap: np.ndarray, deviation: np.ndarray, edges: np.ndarray) -> Non
 # Levels.
 
 
-def particle_levels_figure(contents: RunContents) -> bytes | None:
+def particle_levels_figure(contents: RunContents) -> Picture | None:
     """Distances and energies (at T = 1) of each level's samples, hottest at the top; the reference over the last."""
     geometry, levels = contents.geometry, sorted(contents.samples)
     if geometry is None or not levels:

@@ -1,6 +1,6 @@
 """Figures of the draws themselves: where they are against the target, and the distribution of their energies.
 
-Consumes the arrays of `evaluation.npz`, produces PNG bytes, or None where there is nothing to show.
+Consumes the arrays of `evaluation.npz`, produces figures, or None where there is nothing to show.
 """
 
 import numpy as np
@@ -13,6 +13,7 @@ from tempering.report.style import (
     INK,
     MUTED,
     REFERENCE,
+    Picture,
     coloured_words,
     render,
     show_some,
@@ -31,7 +32,7 @@ _MASSES = (0.95, 0.5)
 """Share of the reference inside each contour of the pair plot."""
 
 
-def samples_figure(contents: RunContents) -> bytes | None:
+def samples_figure(contents: RunContents) -> Picture | None:
     """The draws against the target: over its contours in two dimensions, by pairs of coordinates otherwise."""
     draws, reference = contents.points("draws"), contents.points("reference")
     shown = draws if draws is not None else reference
@@ -41,7 +42,7 @@ def samples_figure(contents: RunContents) -> bytes | None:
     return _plane_figure(contents, draws, reference) if dim == 2 else _pairs_figure(draws, reference, dim)
 
 
-def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np.ndarray | None) -> bytes:
+def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np.ndarray | None) -> Picture:
     named = (("Draws of the sampler", draws, DRAWS), ("Reference samples", reference, REFERENCE))
     panels = [(title, points, colour) for title, points, colour in named if points is not None]
     names = ("grid_x", "grid_y", "grid_log_density")
@@ -94,7 +95,7 @@ def _corner(axes) -> dict:
     return {"transform": axes.transAxes, "ha": "right", "va": "bottom", "fontsize": 8.5, "color": MUTED}
 
 
-def _pairs_figure(draws: np.ndarray | None, reference: np.ndarray | None, dim: int) -> bytes:
+def _pairs_figure(draws: np.ndarray | None, reference: np.ndarray | None, dim: int) -> Picture:
     num = min(NUM_PAIRED, dim)
     known = [points for points in (reference, draws) if points is not None]
     limits = [window([known[0][:, axis]], tail=0.0005, margin=0.1) for axis in range(num)]
@@ -183,7 +184,7 @@ def _name_parts(axes, draws: np.ndarray | None, reference: np.ndarray | None, di
     coloured_words(axes, words, 1.0, 0.98, 0.13 if num > 1 else 0.08)
 
 
-def energy_figure(contents: RunContents) -> bytes | None:
+def energy_figure(contents: RunContents) -> Picture | None:
     """Energies of the draws against those of the reference: histograms with the bins of `energy_tvd`, and their gap."""
     draws, reference = contents.energies("draws"), contents.energies("reference")
     if draws is None:

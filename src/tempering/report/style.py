@@ -1,4 +1,4 @@
-"""How every figure looks: colours, sizes, and the way from a Matplotlib figure to PNG bytes.
+"""How every figure looks: colours, sizes, the making of a Matplotlib figure and the way from it to PNG bytes.
 
 Figures are `matplotlib.figure.Figure` objects on an Agg canvas. Neither pyplot nor the backend of the user's session
 is touched, and the user's own style does not leak in: the same folder gives the same bytes.
@@ -18,10 +18,12 @@ __all__ = [
     "REFERENCE",
     "SERIES",
     "STAGE_COLOURS",
+    "Picture",
     "coloured_words",
     "darker",
     "label_ends",
     "level_colours",
+    "png_of",
     "render",
     "show_some",
     "temperature_axis",
@@ -44,7 +46,6 @@ INK, MUTED, FAINT = "#1f2328", "#656d76", "#d8dee4"
 DPI = 110
 _STYLE = {
     "figure.facecolor": "white",
-    "figure.constrained_layout.use": True,
     "figure.constrained_layout.h_pad": 0.1,
     "figure.constrained_layout.w_pad": 0.1,
     "font.size": 9.5,
@@ -69,20 +70,29 @@ _STYLE = {
 }
 
 
-def render(width: float, height: float, draw: Callable[..., None]) -> bytes:
-    """A figure of `width` by `height` inches as PNG bytes; `draw(figure)` fills it.
+Picture = Any
+"""A `matplotlib.figure.Figure`; Matplotlib is imported where it is used."""
 
-    The bytes carry neither a date nor a version: they depend on what is drawn alone.
-    """
+
+def render(width: float, height: float, draw: Callable[..., None], *, is_constrained: bool = True) -> Picture:
+    """A figure of `width` by `height` inches that `draw(figure)` fills; `is_constrained` places its axes by itself."""
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.style.context(["default", _STYLE]):
-        figure = Figure(figsize=(width, height), dpi=DPI)
+        figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained" if is_constrained else None)
         FigureCanvasAgg(figure)
         draw(figure)
-        stream = io.BytesIO()
+    return figure
+
+
+def png_of(figure: Picture) -> bytes:
+    """A figure of `render` as PNG bytes, which carry neither a date nor a version: what is drawn decides alone."""
+    import matplotlib.style
+
+    stream = io.BytesIO()
+    with matplotlib.style.context(["default", _STYLE]):
         figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
     return stream.getvalue()
 

@@ -5,7 +5,14 @@ dimension, the noise range from the buffers.
 """
 
 from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
-from tempering.settings.checks import require, require_choice, require_count, require_positive, require_seed
+from tempering.settings.checks import (
+    require,
+    require_choice,
+    require_count,
+    require_flag,
+    require_positive,
+    require_seed,
+)
 from tempering.settings.methods import MethodSettings, PTDMSettings, PTSDSettings
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
@@ -27,6 +34,7 @@ __all__ = [
     "require",
     "require_choice",
     "require_count",
+    "require_flag",
     "require_positive",
     "require_seed",
 ]

@@ -72,6 +72,9 @@ class Pilot:
         max_rhat: chains count as mixed when the largest R-hat over coordinates is below this.
         ceiling: the hottest temperature to try; what rounds are left are spent there as one long round. None has none.
             For a liquid, which hotter is only larger: a gas in its trap takes longer to mix than the liquid.
+        num_scout_legs: once chains mix, scouts are heated by this many factors of four and cooled again, to see whether
+            they come back to where the chains are; they take the place of two rounds, where so many are left. 0 sends
+            none, nor does a ceiling.
     """
 
     num_chains: int = 32
@@ -80,6 +83,7 @@ class Pilot:
     max_rounds: int = 14
     max_rhat: float = 1.3
     ceiling: float | None = None
+    num_scout_legs: int = 6
 
     def __post_init__(self) -> None:
         require_count("pilot.num_chains", self.num_chains, 4)
@@ -87,6 +91,7 @@ class Pilot:
         require_number("pilot.growth", self.growth, lambda growth: growth > 1, "a finite number above 1")
         require_count("pilot.max_rounds", self.max_rounds)
         require_number("pilot.max_rhat", self.max_rhat, lambda rhat: rhat > 1, "a finite number above 1")
+        require_count("pilot.num_scout_legs", self.num_scout_legs, 0)
         if self.ceiling is not None:
             require_number("pilot.ceiling", self.ceiling, lambda ceiling: ceiling > 1, "a finite number above 1")
 
@@ -96,22 +101,22 @@ class Exploration:
     """How chains move: the kernel at one temperature and the swaps between temperatures.
 
     Args:
-        kernel: mala, hmc, or automatic: hmc, with leapfrog steps in number about 2 dim^(1/4) - 1, and mala where that
-            is one.
+        kernel: mala, hmc, random_walk (which needs no gradient), or automatic: hmc, with leapfrog steps in number about
+            2 dim^(1/4) - 1, and mala where that is one; random_walk for a target without gradient.
         num_leapfrog: leapfrog steps of one HMC step, each an evaluation; used by hmc alone.
         target_acceptance: what the step sizes are adapted towards; None takes the kernel's optimum.
         swap_interval: kernel steps between swap rounds.
         swap_scheme: even_odd (non-reversible alternation) or sweep (all pairs in turn, hot to cold, as in the paper).
     """
 
-    kernel: Literal["automatic", "mala", "hmc"] = "mala"
+    kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "mala"
     num_leapfrog: int = 8
     target_acceptance: float | None = None
     swap_interval: int = 5
     swap_scheme: Literal["even_odd", "sweep"] = "even_odd"
 
     def __post_init__(self) -> None:
-        require_choice("exploration.kernel", self.kernel, ("automatic", "mala", "hmc"))
+        require_choice("exploration.kernel", self.kernel, ("automatic", "mala", "hmc", "random_walk"))
         require_count("exploration.num_leapfrog", self.num_leapfrog)
         if self.target_acceptance is not None:
             name, given = "exploration.target_acceptance", self.target_acceptance

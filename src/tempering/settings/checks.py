@@ -12,9 +12,11 @@ __all__ = [
     "require_choice",
     "require_count",
     "require_flag",
+    "require_kind",
     "require_number",
     "require_positive",
     "require_seed",
+    "shown",
 ]
 
 
@@ -22,14 +24,28 @@ def require(condition: bool, name: str, given: Any, allowed: str, remedy: str = 
     """Refuse a setting with what was given, what is allowed and what to do."""
     if not condition:
         raise SettingsError(
-            f"{name} = {given!r} is not allowed: it must be {allowed}" + (f"; {remedy}" if remedy else "")
+            f"{name} = {shown(given)} is not allowed: it must be {allowed}" + (f"; {remedy}" if remedy else "")
         )
 
 
-def require_count(name: str, given: Any, least: int = 1) -> None:
-    """Refuse anything but an integer of at least `least`."""
-    is_count = isinstance(given, Integral) and not isinstance(given, bool)
-    require(is_count and int(given) >= least, name, given, f"an integer of at least {least}")
+_LONGEST = 200
+"""Characters of a value that a message shows."""
+
+
+def shown(given: Any) -> str:
+    """A value as a message shows it: on one line, not too long, whatever it is."""
+    try:
+        text = " ".join(repr(given).split())
+    except Exception:  # an integer of too many digits, or somebody's own class
+        text = f"a {type(given).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def require_count(name: str, given: Any, least: int = 1, most: int | None = None) -> None:
+    """Refuse anything but an integer of at least `least` and, where that is given, at most `most`."""
+    is_count = isinstance(given, Integral) and not isinstance(given, bool) and int(given) >= least
+    allowed = f"an integer of at least {least}" + ("" if most is None else f" and at most {most:,}")
+    require(is_count and (most is None or int(given) <= most), name, given, allowed)
 
 
 def require_seed(name: str, given: Any) -> None:
@@ -41,7 +57,14 @@ def require_seed(name: str, given: Any) -> None:
 def require_number(name: str, given: Any, is_allowed: Callable[[float], bool], allowed: str) -> None:
     """Refuse anything but a finite number for which `is_allowed` holds."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    require(is_number and math.isfinite(given) and is_allowed(given), name, given, allowed)
+    require(is_number and _is_finite(given) and is_allowed(given), name, given, allowed)
+
+
+def _is_finite(number: int | float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer beyond any float
+        return False
 
 
 def require_positive(name: str, given: Any) -> None:
@@ -54,6 +77,12 @@ def require_flag(name: str, given: Any) -> None:
     require(isinstance(given, bool), name, given, "True or False")
 
 
+def require_kind(name: str, given: Any, kind: type) -> None:
+    """Refuse anything but an instance of `kind`, such as a group of settings."""
+    require(isinstance(given, kind), name, given, f"a {kind.__name__}", f"give {kind.__name__}(…)")
+
+
 def require_choice(name: str, given: Any, choices: Sequence[str]) -> None:
     """Refuse a word that is not among the choices."""
-    require(given in choices, name, given, "one of " + ", ".join(repr(choice) for choice in choices))
+    allowed = "one of " + ", ".join(repr(choice) for choice in choices)
+    require(isinstance(given, str) and given in choices, name, given, allowed)

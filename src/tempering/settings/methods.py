@@ -1,9 +1,9 @@
 """What a whole method can be told: the stages' settings together, checked against one another."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
-from tempering.settings.checks import require, require_count, require_flag
+from tempering.settings.checks import require, require_count, require_flag, require_kind
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
 __all__ = ["MethodSettings", "PTDMSettings", "PTSDSettings"]
@@ -33,6 +33,9 @@ class MethodSettings:
     sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
+        for group in fields(self):
+            if isinstance(group.default_factory, type):
+                require_kind(group.name, getattr(self, group.name), group.default_factory)
         require_count("buffer_size", self.buffer_size, 20)
         require_count("num_final_draws", self.num_final_draws, 0)
         require_flag("is_sized_by_budget", self.is_sized_by_budget)

@@ -74,6 +74,8 @@ class Noise:
             noised buffer's mean variance s^2, noise from N(0, sigma_max^2).
         is_isotropic: one scale for all coordinates (the paper), or one for each. Particles need it: their coordinates
             are alike.
+        inner_scale: where the within-mode scale is read off: gradients; or values, the log densities of neighbouring
+            samples, as a target without gradient needs it.
     """
 
     sigma_min: float | None = None
@@ -84,6 +86,7 @@ class Noise:
     log_std: float = 1.2
     prior: Literal["matched", "isotropic", "noise"] = "matched"
     is_isotropic: bool = False
+    inner_scale: Literal["gradients", "values"] = "gradients"
 
     def __post_init__(self) -> None:
         for name in ("sigma_min", "sigma_max"):
@@ -97,6 +100,7 @@ class Noise:
         require_positive("noise.log_std", self.log_std)
         require_choice("noise.prior", self.prior, ("matched", "isotropic", "noise"))
         require_flag("noise.is_isotropic", self.is_isotropic)
+        require_choice("noise.inner_scale", self.inner_scale, ("gradients", "values"))
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,8 @@ class Guidance:
         kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none")
         require_choice("guidance.kind", self.kind, kinds)
         require_choice("guidance.coordinate", self.coordinate, ("T", "log_T", "inverse_T"))
-        require(self.order in (1, 2), "guidance.order", self.order, "1 or 2")
+        is_order = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order in (1, 2)
+        require(is_order, "guidance.order", self.order, "1 or 2")
         require_flag("guidance.is_anticipating", self.is_anticipating)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tempering.errors import DensityError, SettingsError
 from tempering.geometry import Centred
-from tempering.settings.checks import require, require_number, require_positive
+from tempering.settings.checks import require_count, require_kind, require_number, require_positive
 from tempering.targets.base import Target
 from tempering.types import Array, Bool, Float
 
@@ -84,9 +84,12 @@ class PairPotential(Target):
         smoothing: float | None = None,
         name: str = "pair potential",
     ):
-        geometry = Centred(num_particles, spatial_dim)
+        require_count("num_particles", num_particles, 2)
+        require_count("spatial_dim", spatial_dim)
+        geometry = Centred(int(num_particles), int(spatial_dim))
         require_number("trap", trap, lambda strength: strength >= 0, "a finite number of at least 0")
-        require(count in (1, 2) and not isinstance(count, bool), "count", count, "1 or 2")
+        require_count("count", count, 1, 2)
+        require_kind("name", name, str)
         _check_pair_fn(pair_fn)
         if smoothing is not None:
             require_positive("smoothing", smoothing)

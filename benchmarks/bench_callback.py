@@ -1,0 +1,84 @@
+"""What the adapter of black boxes adds to a callable that takes 1 ms a point.
+
+    python benchmarks/bench_callback.py [--seconds 0.001] [--points 64] [--steps 40]
+
+A callable that sleeps for a given time at every point (and one that is busy for as long) is stepped by parallel
+tempering: two levels, half the points each, a random walk. The figure is the time of the steps over points x steps x
+the time that a bare loop over the same points takes. The aim is at most 1.2.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.adapters import from_callable
+from tempering.kernels import RandomWalk
+from tempering.ledger import Ledger
+from tempering.parallel_tempering import Rules, advance, betas_of, start
+
+DIM = 5
+
+
+def sleeping(seconds: float) -> Callable[[np.ndarray], float]:
+    def fn(x: np.ndarray) -> float:
+        time.sleep(seconds)
+        return -0.5 * float(x @ x)
+
+    return fn
+
+
+def busy(seconds: float) -> Callable[[np.ndarray], float]:
+    def fn(x: np.ndarray) -> float:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            pass
+        return -0.5 * float(x @ x)
+
+    return fn
+
+
+def overhead(fn: Callable[[np.ndarray], float], num_points: int, num_steps: int) -> float:
+    """Time of parallel tempering through the adapter over that of the bare calls."""
+    target, kernel, betas = from_callable(fn, DIM), RandomWalk(), betas_of((2.0, 1.0))
+    positions = jax.random.normal(jax.random.key(0), (2, num_points // 2, DIM))
+    state, _ = start(jax.random.key(1), target, kernel, positions, betas, Ledger(), "initial_pt")
+    rules = Rules.of(0.234, 5, num_steps, "even_odd")
+
+    def walk(steps: int):
+        return jax.block_until_ready(
+            advance(jax.random.key(2), target, kernel, state, betas, rules, jnp.asarray(steps, jnp.int32))
+        )
+
+    walk(1)  # compiles
+    rows = np.asarray(positions, np.float64).reshape((-1, DIM))
+    ratios = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        walk(num_steps)
+        middle = time.perf_counter()
+        for _ in range(num_steps):
+            for row in rows:
+                fn(row)
+        ratios.append((middle - begin) / (time.perf_counter() - middle))
+    return float(np.median(ratios))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=1e-3, help="time of one point")
+    parser.add_argument("--points", type=int, default=64, help="points of a batch")
+    parser.add_argument("--steps", type=int, default=40, help="steps that are timed")
+    given = parser.parse_args()
+    for make in (sleeping, busy):
+        ratio = overhead(make(given.seconds), given.points, given.steps)
+        print(
+            f"{make.__name__} {1e3 * given.seconds:g} ms a point, batches of {given.points}: {ratio:.3f} of bare calls"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Two posteriors against NUTS at no more gradient evaluations than NUTS spent, and their evidence against a long SMC.
+
+    python benchmarks/posteriors.py --out results/posteriors.json
+
+Logistic regression with 25 coefficients on generated data (correlated covariates, an intercept, a few strong effects), and
+eight schools (Rubin 1981), both as NumPyro models handed to `tp.from_numpyro`. NUTS: 4 chains of 2,000 draws after 1,000
+of warm-up; its leapfrog steps are counted, warm-up included, as its gradient evaluations. Ours is fitted with a share of
+that number as its budget, and what is left goes into weighted draws: fit and draws together never exceed it.
+"""
+
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from measure import finish
+from measure import parser as measure_parser
+from numpyro.infer import MCMC, NUTS
+
+import tempering as tp
+from tempering.baselines import smc
+
+NUM_COEFFICIENTS, NUM_ROWS = 25, 500
+EFFECTS = jnp.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+OBSERVED = jnp.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+
+
+def logistic_data(seed: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised covariates with correlations of 0.5^|i - j|, the first a constant, and labels of a sparse truth."""
+    generator = np.random.default_rng(seed)
+    order = np.arange(NUM_COEFFICIENTS - 1)
+    root = np.linalg.cholesky(0.5 ** np.abs(order[:, None] - order[None]))
+    covariates = generator.standard_normal((NUM_ROWS, NUM_COEFFICIENTS - 1)) @ root.T
+    covariates = np.concatenate([np.ones((NUM_ROWS, 1)), covariates], axis=1)
+    truth = np.where(generator.random(NUM_COEFFICIENTS) < 0.4, generator.normal(0.0, 1.0, NUM_COEFFICIENTS), 0.0)
+    labels = generator.random(NUM_ROWS) < 1.0 / (1.0 + np.exp(-covariates @ truth))
+    return covariates.astype(np.float32), labels.astype(np.int32)
+
+
+def logistic(covariates, labels):
+    coefficients = numpyro.sample("b", dist.Normal(0.0, 2.5).expand([NUM_COEFFICIENTS]).to_event(1))
+    numpyro.sample("y", dist.Bernoulli(logits=covariates @ coefficients), obs=labels)
+
+
+def eight_schools(spread, observed):
+    mean = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    width = numpyro.sample("tau", dist.HalfCauchy(5.0))
+    with numpyro.plate("school", 8):
+        raw = numpyro.sample("raw", dist.Normal(0.0, 1.0))
+    effect = numpyro.deterministic("theta", mean + width * raw)
+    numpyro.sample("y", dist.Normal(effect, spread), obs=observed)
+
+
+MODELS = {
+    "logistic": (logistic, logistic_data),
+    "eight-schools": (eight_schools, lambda: (EFFECTS, OBSERVED)),
+}
+
+
+def nuts(model, data, seed: int, num_draws: int) -> tuple[dict, int]:
+    """Draws by name and every gradient evaluation, warm-up included."""
+    mcmc = MCMC(
+        NUTS(model), num_warmup=1000, num_samples=num_draws, num_chains=4, chain_method="vectorized", progress_bar=False
+    )
+    mcmc.warmup(jax.random.key(seed), *data, extra_fields=("num_steps",), collect_warmup=True)
+    spent = int(mcmc.get_extra_fields()["num_steps"].sum())
+    mcmc.run(jax.random.key(seed + 1), *data, extra_fields=("num_steps",))
+    spent += int(mcmc.get_extra_fields()["num_steps"].sum())
+    return {name: np.asarray(draws, np.float64) for name, draws in mcmc.get_samples().items()}, spent
+
+
+def weighted_moments(draws: dict, log_weights: np.ndarray) -> dict:
+    weights = np.exp(log_weights - np.max(log_weights))
+    weights /= weights.sum()
+    moments = {}
+    for name, values in draws.items():
+        values = np.asarray(values, np.float64)
+        mean = np.tensordot(weights, values, axes=1)
+        moments[name] = (mean, np.sqrt(np.tensordot(weights, (values - mean) ** 2, axes=1)))
+    return moments
+
+
+def compare(ours: dict, theirs: dict) -> dict:
+    """Largest deviation of a mean, in standard deviations, and of a standard deviation, relative; with their names."""
+    shift, stretch = {}, {}
+    for name, draws in theirs.items():
+        mean, std = draws.mean(axis=0), draws.std(axis=0)
+        shift[name] = float(np.max(np.abs(ours[name][0] - mean) / std))
+        stretch[name] = float(np.max(np.abs(ours[name][1] / std - 1.0)))
+    return {"mean_in_sd": shift, "sd_relative": stretch}
+
+
+def evidence(target, seed: int, budget: int, repeats: int) -> dict:
+    """log Z by SMC from a wide Gaussian, and its spread over runs."""
+    values = [
+        smc.samples(
+            target, jax.random.key(seed + k), budget, scale=2.0, target_ess=0.8, num_moves=2, num_leapfrog=4, num_rounds=40
+        ).log_z
+        for k in range(repeats)
+    ]
+    error = float(np.std(values, ddof=1) / np.sqrt(repeats))
+    return {"log_z": float(np.mean(values)), "error": error, "runs": values, "evaluations_each": budget}
+
+
+def one(name: str, seed: int, share: float, path: str) -> dict:
+    model, data_fn = MODELS[name]
+    data = data_fn()
+    began = time.perf_counter()
+    theirs, spent = nuts(model, data, seed, 2000)
+    nuts_seconds = time.perf_counter() - began
+    print(f"{name}: NUTS spent {spent:,} gradients in {nuts_seconds:.0f} s", flush=True)
+    target = tp.from_numpyro(model, *data)
+    # The weighted draws need values only; the ledger enters them as evaluations all the same.
+    budget = int(share * spent)
+    options = {"reference": target.reference} if path == "prior" else {}
+    began = time.perf_counter()
+    sampler = tp.fit(target, budget=budget, seed=seed, progress=False, **options)
+    fit_seconds = time.perf_counter() - began
+    num = min(10_000, spent - sampler.evaluations)
+    draws, log_weights = sampler.sample_weighted(num, seed=seed + 1)
+    ours = sampler.evaluations + sampler.ledger.points["sampling"]
+    print(sampler.summary(), flush=True)
+    long = evidence(target, seed, 2_000_000 if name == "logistic" else 1_000_000, 3)
+    record = {
+        "seed": seed,
+        "path": path,
+        "nuts_gradients": spent,
+        "nuts_seconds": nuts_seconds,
+        "evaluations": ours,
+        "fit_evaluations": sampler.evaluations,
+        "weighted_draws": num,
+        "fit_seconds": fit_seconds,
+        "ess_fraction": sampler.ess_fraction,
+        "pareto_k": sampler.pareto_k,
+        "weighted": compare(weighted_moments(draws, log_weights), theirs),
+        "raw": compare(weighted_moments(sampler.sample(10_000, seed=seed + 2), np.zeros(10_000)), theirs),
+        "log_z": sampler.log_z,
+        "log_z_error": sampler.log_z_error,
+        "log_z_smc": long,
+        "verdict": sampler.diagnose().status,
+    }
+    print(json.dumps(record, indent=1), flush=True)
+    return record
+
+
+def main() -> None:
+    parser = measure_parser(__doc__)
+    parser.add_argument("--names", nargs="+", choices=tuple(MODELS), default=list(MODELS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--share", type=float, default=0.85, help="of NUTS's gradients that the fit may spend")
+    parser.add_argument("--path", choices=("power", "prior"), default="prior", help="p^(1/T), or from the prior")
+    options = parser.parse_args()
+    runs = {name: [one(name, seed, options.share, options.path) for seed in options.seeds] for name in options.names}
+    finish(options, runs, share=options.share, path=options.path)
+
+
+if __name__ == "__main__":
+    main()

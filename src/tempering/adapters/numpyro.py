@@ -1,0 +1,347 @@
+"""A NumPyro model as a target: its latent sites, unconstrained and flat, and the way back to named parameters.
+
+Consumes a model and its arguments; produces the log joint density of the latent sites given the data, in the
+unconstrained coordinates of NumPyro's own bijections, with a chart to the constrained values, a structure that names
+them, and the prior as a normalised reference. The model is only traced until it is sampled. Data are constants of the
+compiled programs, so that a model may read them with NumPy.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.adapters.structure import Structure, structure_of
+from tempering.errors import DensityError, SettingsError
+from tempering.targets.base import Target
+from tempering.types import Array, Bool, Float, Key
+
+__all__ = ["ModelChart", "ModelStructure", "NumPyroTarget", "PriorReference", "from_numpyro"]
+
+_CLOSE = 1e-3
+"""A point that comes back from the unconstrained space within this, relative to its size, was in the support."""
+
+
+class _Model:
+    """A model with its arguments, compared by identity; every method is one trace of it."""
+
+    def __init__(self, model: Callable, args: tuple, kwargs: dict[str, Any]):
+        self.model, self.args, self.kwargs = model, args, kwargs
+        facts = _look(self)
+        self.latent: tuple[str, ...] = facts["latent"]
+        self.derived: tuple[str, ...] = facts["derived"]
+        self.has_prior: bool = facts["has_prior"]
+        self.dims: dict[str, list[str]] = facts["dims"]
+        self.inner: Structure = structure_of(facts["inner"])
+        self.outer: Structure = structure_of(facts["outer"])
+
+    def trace(self, key: Any = 0, **how: Any) -> dict[str, Any]:
+        """One run of the model; `how` goes to NumPyro's substitute."""
+        from numpyro import handlers
+
+        model = handlers.seed(self.model, rng_seed=key)
+        if how:
+            model = handlers.substitute(model, **how)
+        return handlers.trace(model).get_trace(*self.args, **self.kwargs)
+
+    def at_inner(self, y: Float[Array, " dim"]) -> dict[str, Any]:
+        """The trace with the latent sites at unconstrained values y."""
+        from numpyro.distributions import biject_to
+
+        values = self.inner.unflatten(y)
+
+        def substitute_fn(site: dict[str, Any]) -> Array | None:
+            if site["type"] != "sample" or site["name"] not in values:
+                return None
+            value, bijection = values[site["name"]], biject_to(site["fn"].support)
+            index = site["infer"].get("_scan_current_index")
+            if index is not None:  # inside NumPyro's scan a site stands for one step of its series
+                value = value[index]
+            return bijection(value)
+
+        return self.trace(substitute_fn=substitute_fn)
+
+    def at_outer(self, x: Float[Array, " full_dim"]) -> dict[str, Any]:
+        """The trace with the latent sites at constrained values x."""
+        return self.trace(data=self.outer.unflatten(x))
+
+    def inner_values(self, trace: dict[str, Any]) -> Float[Array, " dim"]:
+        """The unconstrained coordinates of a trace's latent values."""
+        from numpyro.distributions import biject_to
+
+        return _flat(biject_to(trace[name]["fn"].support).inv(trace[name]["value"]) for name in self.latent)
+
+    def outer_values(self, trace: dict[str, Any]) -> Float[Array, " full_dim"]:
+        """The constrained coordinates of a trace's latent values."""
+        return _flat(trace[name]["value"] for name in self.latent)
+
+    def log_volume(self, y: Float[Array, " dim"], trace: dict[str, Any]) -> Float[Array, ""]:
+        """log |det dx/dy|, with the trace that `at_inner` made of y."""
+        from numpyro.distributions import biject_to
+
+        total = jnp.zeros(())
+        for name, value in self.inner.unflatten(y).items():
+            site = trace[name]
+            total += jnp.sum(biject_to(site["fn"].support).log_abs_det_jacobian(value, site["value"]))
+        return total
+
+    def log_prob(self, trace: dict[str, Any], names: Iterable[str]) -> Float[Array, ""]:
+        """Sum of the log densities of sites at their values in the trace."""
+        total = jnp.zeros(())
+        for name in names:
+            site = trace[name]
+            hint = (site["intermediates"],) if site["intermediates"] else ()
+            value = jnp.sum(site["fn"].log_prob(site["value"], *hint))
+            total += value if site["scale"] is None else site["scale"] * value
+        return total
+
+
+class ModelChart(eqx.Module):
+    """NumPyro's bijections from R^dim to the constrained values, flat; a support may depend on other sites.
+
+    For sites such as a simplex or a correlation matrix the volume is NumPyro's: that of the coordinates its densities
+    are with respect to.
+    """
+
+    model: _Model = eqx.field(static=True)
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained coordinates."""
+        return self.model.inner.size
+
+    @property
+    def full_dim(self) -> int:
+        """Number of constrained values."""
+        return self.model.outer.size
+
+    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
+        """Constrained values."""
+        return self.model.outer_values(self.model.at_inner(y))
+
+    def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
+        """Unconstrained values."""
+        return self.model.inner_values(self.model.at_outer(x))
+
+    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
+        """log |det dx/dy|."""
+        return self.model.log_volume(y, self.model.at_inner(y))
+
+    def contains(self, x: Float[Array, " full_dim"]) -> Bool[Array, ""]:
+        """Whether x has finite unconstrained coordinates and comes back from them."""
+        y = self.restrict(x)
+        is_finite = jnp.all(jnp.isfinite(y))
+        gap = jnp.abs(self.embed(jnp.where(is_finite, y, jnp.zeros_like(y))) - x)
+        return is_finite & jnp.all(gap <= _CLOSE * jnp.maximum(jnp.abs(x), 1e-2 * jnp.max(jnp.abs(x))))
+
+    def as_dict(self) -> dict[str, Any]:
+        """A mark that there is one: to read it back the model is needed."""
+        return {"name": "numpyro"}
+
+    def __str__(self) -> str:
+        return "that of the model's sites"
+
+
+class ModelStructure(eqx.Module):
+    """The latent sites by name; draws also have what `numpyro.deterministic` names."""
+
+    model: _Model = eqx.field(static=True)
+
+    @property
+    def dims(self) -> dict[str, list[str]]:
+        """The plates along the axes of every site."""
+        return self.model.dims
+
+    def restore(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Named values of many points given by their constrained coordinates, each with a leading axis."""
+        named = self.model.outer.restore(rows)
+        if not self.model.derived:
+            return named
+        return named | {name: np.asarray(value) for name, value in _derived(self.model, jnp.asarray(rows)).items()}
+
+    def flatten(self, tree: Any, what: str) -> np.ndarray:
+        """The constrained coordinates of one point or of many; deterministic values are not needed and not read."""
+        if isinstance(tree, dict):
+            tree = {name: value for name, value in tree.items() if name not in self.model.derived}
+        return self.model.outer.flatten(tree, what)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready; the model is needed to read it back."""
+        outer = self.model.outer
+        sites = [[name, list(shape)] for name, shape in zip(outer.names, outer.shapes, strict=True)]
+        return {"name": "numpyro", "sites": sites, "derived": list(self.model.derived)}
+
+
+@eqx.filter_jit
+def _derived(model: _Model, rows: Float[Array, "particle full_dim"]) -> dict[str, Array]:
+    def one(x: Array) -> dict[str, Array]:
+        trace = model.at_outer(x)
+        return {name: jnp.asarray(trace[name]["value"]) for name in model.derived}
+
+    return jax.vmap(one)(rows)
+
+
+class PriorReference(eqx.Module):
+    """The prior of a model in unconstrained coordinates: normalised, and drawn from by running the model."""
+
+    model: _Model = eqx.field(static=True)
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Normalised log prior of one unconstrained point, Jacobians included."""
+        trace = self.model.at_inner(x)
+        return self.model.log_prob(trace, self.model.latent) + self.model.log_volume(x, trace)
+
+    def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
+        """Independent draws of the prior, unconstrained."""
+        return jax.vmap(lambda key: self.model.inner_values(self.model.trace(key)))(jax.random.split(key, num))
+
+
+class NumPyroTarget(Target):
+    """The posterior of a model's latent sites, unconstrained and flat.
+
+    `chart` leads to the constrained values and `structure` names them. `reference` is the prior, or None where it is
+    not normalised (an improper, masked or rescaled site).
+    """
+
+    dim: int = eqx.field(static=True)
+    model: _Model = eqx.field(static=True)
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Log joint density of latent sites and data, Jacobians included."""
+        trace = self.model.at_inner(x)
+        sites = [name for name, site in trace.items() if site["type"] == "sample"]
+        return self.model.log_prob(trace, sites) + self.model.log_volume(x, trace)
+
+    @property
+    def chart(self) -> ModelChart:
+        """To the constrained values."""
+        return ModelChart(self.model)
+
+    @property
+    def structure(self) -> ModelStructure:
+        """The names."""
+        return ModelStructure(self.model)
+
+    @property
+    def reference(self) -> PriorReference | None:
+        """The prior."""
+        return PriorReference(self.model) if self.model.has_prior else None
+
+
+def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
+    """The posterior of a NumPyro model, for `tp.fit`; draws come back as a dict of named parameters.
+
+    Args:
+        model: with its data observed, by `obs=` or conditioned.
+        args, kwargs: what the model takes.
+
+    Raises:
+        SettingsError: if NumPyro is not installed, or the model has no latent site, a discrete one, a subsampled plate
+            or a `numpyro.param`.
+        DensityError: if the model raises.
+
+    Example:
+        >>> target = tp.from_numpyro(model, x, y=y)  # doctest: +SKIP
+        >>> tp.fit(target).sample(1000)["slope"]  # doctest: +SKIP
+    """
+    try:
+        import numpyro  # noqa: F401
+    except ImportError as error:
+        raise SettingsError("tp.from_numpyro needs NumPyro: pip install 'tempering[adapters]'") from error
+    if not callable(model):
+        raise SettingsError(f"model is a {type(model).__name__}; give a function that calls numpyro.sample")
+    held = _Model(model, args, kwargs)
+    return NumPyroTarget(held.inner.size, held)
+
+
+def _look(model: _Model) -> dict[str, Any]:
+    """What a model consists of, from an abstract trace: nothing is computed."""
+    from numpyro.distributions import biject_to
+    from numpyro.infer import init_to_uniform
+
+    facts: dict[str, Any] = {}
+
+    def look() -> tuple[dict[str, Array], dict[str, Array]]:
+        trace = model.trace(substitute_fn=init_to_uniform)  # an improper prior has no draws
+        facts.update(_facts(trace))
+        outer = {name: trace[name]["value"] for name in facts["latent"]}
+        return {name: biject_to(trace[name]["fn"].support).inv(value) for name, value in outer.items()}, outer
+
+    try:
+        facts["inner"], facts["outer"] = jax.eval_shape(look)
+    except SettingsError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        raise DensityError(
+            f"the model raised {type(error).__name__}: {lines[0][:200] if lines else 'no message'}; it must run with "
+            "the arguments given to tp.from_numpyro, and be traceable by JAX"
+        ) from error
+    return facts
+
+
+def _facts(trace: dict[str, Any]) -> dict[str, Any]:
+    import numpyro.distributions as dist
+
+    sites = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
+    _refuse(trace, sites)
+    improper = (dist.ImproperUniform, dist.MaskedDistribution)
+    derived = {name: site for name, site in trace.items() if site["type"] == "deterministic"}
+    return {
+        "latent": tuple(sorted(sites)),  # the order of JAX's dicts
+        "derived": tuple(derived),
+        "has_prior": all(site["scale"] is None and not isinstance(site["fn"], improper) for site in sites.values()),
+        "dims": {name: _plates(site) for name, site in (sites | derived).items()},
+    }
+
+
+def _refuse(trace: dict[str, Any], sites: dict[str, Any]) -> None:
+    import numpyro.distributions as dist
+
+    def named(names: list[str]) -> str:
+        return ", ".join(map(repr, names))
+
+    if not sites:
+        raise SettingsError(
+            "the model has no latent site: every numpyro.sample is observed, so that nothing is unknown"
+        )
+    discrete = [name for name, site in sites.items() if site["fn"].support.is_discrete]
+    if discrete:
+        raise SettingsError(
+            f"the model's latent sites {named(discrete)} are discrete; sum them out (a mixture by "
+            "dist.MixtureSameFamily, for example) or observe them: the sampler works on real numbers"
+        )
+    fixed = [name for name, site in sites.items() if isinstance(site["fn"], dist.Delta)]
+    if fixed:
+        raise SettingsError(f"the sites {named(fixed)} have a Delta distribution; use numpyro.deterministic for them")
+    params = [name for name, site in trace.items() if site["type"] == "param"]
+    if params:
+        raise SettingsError(
+            f"the model has numpyro.param {named(params)}; give them a prior by numpyro.sample, or values"
+        )
+    plates = {name: site["args"] for name, site in trace.items() if site["type"] == "plate"}
+    partial = [name for name, (size, subsample, *_) in plates.items() if subsample not in (None, size)]
+    if partial:
+        raise SettingsError(
+            f"the plates {named(partial)} take subsamples of the data, whose density is another at every call; leave "
+            "subsample_size out"
+        )
+
+
+def _plates(site: dict[str, Any]) -> list[str]:
+    """Names of the axes of a site: plates where there are, ArviZ's own names elsewhere."""
+    shape = jnp.shape(site["value"])
+    num_event = len(site["fn"].event_shape) if site["type"] == "sample" else 0
+    names = [f"{site['name']}_dim_{axis}" for axis in range(len(shape))]
+    for frame in site["cond_indep_stack"]:
+        axis = len(shape) - num_event + frame.dim
+        if axis >= 0 and shape[axis] == frame.size:
+            names[axis] = frame.name
+    return names
+
+
+def _flat(values: Any) -> Float[Array, " size"]:
+    return jnp.concatenate([jnp.reshape(value, (-1,)) for value in values])

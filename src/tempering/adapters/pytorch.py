@@ -1,0 +1,104 @@
+"""A PyTorch log density or energy as a target, through the door of black boxes: value and gradient in one pass.
+
+PyTorch is an optional extra and is imported when asked for.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tempering.adapters.callback import CallbackTarget, from_callable
+from tempering.errors import DensityError, SettingsError
+from tempering.settings.checks import require_flag
+
+__all__ = ["TorchDensity", "from_torch"]
+
+
+class TorchDensity:
+    """The pair (log density, gradient) of a batched PyTorch function, as NumPy arrays.
+
+    Args:
+        fn: a function or module, (n, dim) -> (n,), differentiable by autograd, each row for itself.
+        is_energy: whether it returns -log density.
+        dtype, device: of the tensors it is given.
+    """
+
+    def __init__(self, fn: Callable[..., Any], is_energy: bool, dtype: Any, device: Any):
+        self.fn, self.is_energy, self.dtype, self.device = fn, is_energy, dtype, device
+
+    def __call__(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log densities (n,) and gradients (n, dim) of points (n, dim)."""
+        import torch
+
+        with torch.enable_grad():
+            x = torch.tensor(points, dtype=self.dtype, device=self.device, requires_grad=True)
+            values = self.fn(x)
+            self._check(values, len(points))
+            (gradients,) = torch.autograd.grad(values.sum(), x)
+        sign = -1.0 if self.is_energy else 1.0
+        return sign * _as_numpy(values), sign * _as_numpy(gradients)
+
+    def _check(self, values: Any, num: int) -> None:
+        import torch
+
+        if not isinstance(values, torch.Tensor):
+            raise DensityError(
+                f"the PyTorch function returned a {type(values).__name__} for {num} points; it must return a tensor of "
+                f"shape ({num},)"
+            )
+        if tuple(values.shape) != (num,) or not values.dtype.is_floating_point:
+            raise DensityError(
+                f"the PyTorch function returned a tensor of shape {tuple(values.shape)} and dtype {values.dtype} for "
+                f"{num} points; it must be of shape ({num},) and a floating dtype: a value for each row"
+            )
+        if not values.requires_grad:
+            raise DensityError(
+                "the PyTorch function returned a tensor without a gradient: keep to differentiable operations (no "
+                ".detach(), .item(), .numpy() or torch.no_grad()), or use tp.from_callable with gradient='none'"
+            )
+
+
+def from_torch(
+    fn: Callable[..., Any], dim: int, *, is_energy: bool = False, dtype: Any = None, device: Any = None
+) -> CallbackTarget:
+    """A PyTorch log density, or an energy, as a target for `tp.fit`; needs the extra `torch`.
+
+    Args:
+        fn: a function or `torch.nn.Module`, (n, dim) -> (n,), each row for itself (no batch normalisation in training
+            mode), differentiable by autograd: one pass gives value and gradient, and counts once.
+        dim: dimension of a point.
+        is_energy: whether it returns -log density.
+        dtype, device: of the tensors it is given; None takes those of the module's first parameter or buffer, or
+            float64 on the CPU.
+
+    Returns:
+        A target, as of `from_callable`.
+
+    Raises:
+        ImportError: if PyTorch is not installed.
+        DensityError: if `fn` is not callable; during a fit, if it returns another shape or no gradient.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            "from_torch needs PyTorch, which is not installed; run `pip install 'tempering[torch]'`"
+        ) from error
+
+    if not callable(fn):
+        raise DensityError(f"fn is a {type(fn).__name__}; it must be a PyTorch function or module (n, dim) -> (n,)")
+    require_flag("is_energy", is_energy)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise SettingsError(f"dtype = {dtype!r} is not allowed: it must be a floating dtype of PyTorch, or None")
+    own = None
+    if isinstance(fn, torch.nn.Module):
+        own = next((t for t in (*fn.parameters(), *fn.buffers()) if t.dtype.is_floating_point), None)
+    dtype = dtype or (torch.float64 if own is None else own.dtype)
+    device = device or ("cpu" if own is None else own.device)
+    density = TorchDensity(fn, is_energy, dtype, device)
+    return from_callable(density, dim, gradient="returned", batched=True)
+
+
+def _as_numpy(tensor: Any) -> np.ndarray:
+    return tensor.detach().to("cpu").double().numpy()

@@ -1,0 +1,26 @@
+"""Charts: the coordinates a method works in, R^dim, and the user's own, which may be bounded or tied to each other.
+
+A chart has `dim`, `full_dim`, `embed(y) -> x`, `restrict(x) -> y`, `log_volume(y)` = log |det d embed / dy| and
+`contains(x)`. `geometry.Centred` is one too, an isometry of log volume 0.
+"""
+
+from tempering.charts.constrained import Block, Constrained, chart_of, flat_chart, read_chart
+from tempering.charts.protocol import Chart
+from tempering.charts.supports import Support, above, below, interval, ordered, positive, real, simplex
+
+__all__ = [
+    "Block",
+    "Chart",
+    "Constrained",
+    "Support",
+    "above",
+    "below",
+    "chart_of",
+    "flat_chart",
+    "interval",
+    "ordered",
+    "positive",
+    "read_chart",
+    "real",
+    "simplex",
+]

@@ -1,0 +1,204 @@
+"""Scouts: chains sent far above the temperature at which the pilot's mix, and brought down. Every evaluation counts.
+
+The pilot sees no further than its chains go. If all of them start in one mode they agree with each other at T = 1 and
+hotter, and a mode twenty standard deviations away is never seen. Scouts start from the pilot's chains and are heated by
+a constant factor a leg. Of all points on the way those are picked whose gradient points away from the pilot's chains
+most: something else attracts them. These go uphill, to the level of log density that the pilot's chains have; cooling
+instead would lead back to the widest mode, because what a narrow one holds of p^(1/T) falls with dim. Of the points
+they come to, the most remote from the pilot's chains and from each other are handed back, to be run beside them at the
+pilot's temperature.
+
+A density with heavy tails has no p^(1/T) at a high T: chains run away. Scouts turn round where they do.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.kernels import ChainState, Kernel, StepSizes, init
+from tempering.ledger import Ledger
+from tempering.parallel_tempering.run import Rules, collect
+from tempering.parallel_tempering.state import TemperingState
+from tempering.targets.cost import spend
+from tempering.types import Array, Float, Int, Key
+
+__all__ = ["LEG_GROWTH", "Journey", "ascend", "is_running_away", "most_remote", "send"]
+
+LEG_GROWTH = 4.0
+"""Factor of temperature a leg: inside a quadratic well the spread doubles, which takes a handful of steps."""
+_LEAST_VIRIAL = 0.2
+"""Chains that had equilibrium before a leg have a virial of 1 / LEG_GROWTH when it starts; lagging keeps them above."""
+_RUNNING = 1.5
+"""Growth of spread over a leg: chains with a low virial that do not spread are in a box, not on the run."""
+_BELOW = 5.0
+"""Units of T by which a scout may stay below the pilot's chains and still count: a wide mode has a low peak."""
+
+
+class Journey(eqx.Module):
+    """Where scouts went: what they found, temperatures of the legs that held, and the spreads there.
+
+    `found` has as many chains as were sent, in one level.
+    """
+
+    found: ChainState
+    temperatures: tuple[float, ...]
+    spreads: tuple[Float[Array, " dim"], ...]
+    is_running_away: bool
+
+
+def is_running_away(virial: float, growth: float) -> bool:
+    """Whether chains whose spread grew by `growth` in a leg are on their way to infinity."""
+    return virial < _LEAST_VIRIAL and growth > _RUNNING
+
+
+def send(
+    key: Key,
+    target,
+    kernel: Kernel,
+    state: TemperingState,
+    temperature: float,
+    typical: Float[Array, " draw"],
+    *,
+    num_legs: int,
+    num_steps: int,
+    target_acceptance: float,
+    ledger: Ledger,
+    stage: str,
+) -> Journey:
+    """Heat the chains leg by leg, let copies go uphill after each, and keep the most remote of what they find.
+
+    Costs 2 `num_steps` steps of every chain at the most, half of them uphill.
+
+    Args:
+        state: chains at `temperature`, one level, in units of their spread there; step sizes are theirs.
+        typical: log densities, along the path at `temperature`, of draws of these chains.
+        num_steps: of the way up.
+    """
+    num_chains, cost = state.chain.log_density.shape[1], kernel.evaluations_per_step
+    beta = jnp.ones(()) / temperature
+    level = jnp.quantile(typical, jnp.array([0.02, 0.5]))
+    num, num_uphill = num_steps // num_legs, num_steps * cost // num_legs
+    if min(num, num_uphill) < 1:
+        raise ValueError(f"{num_steps} steps do not make {num_legs} legs")
+    centre = jnp.mean(state.chain.position[0], axis=0)
+    first_step = jnp.exp(state.step_sizes.log_step_size[0]) ** (2.0 / kernel.scale_power)
+    now, temperatures, spreads = state, [temperature], [_spread(state)]
+    points: list[ChainState] = []
+    num_running = 0
+    for _ in range(num_legs):
+        hotter = temperatures[-1] * LEG_GROWTH
+        # Lengths inside a mode scale with sqrt(T).
+        step_size = jnp.exp(now.step_sizes.log_step_size) * LEG_GROWTH ** (kernel.scale_power / 2.0)
+        now = eqx.tree_at(lambda state: state.step_sizes, now, StepSizes.at(step_size))
+        spend(ledger, stage, target, num * num_chains * cost)
+        rules = Rules.of(target_acceptance, 1, int(now.step) + num, "even_odd")
+        betas, every = jnp.ones((1,)) / hotter, jnp.ones((), jnp.int32)
+        now, path = collect(key, target, kernel, now, betas, rules, every, num_draws=num)
+        spread = _spread(now)
+        growth = float(jnp.max(spread / spreads[-1]))
+        # Once may be chance, or one step of a lagging chain; what runs away does so again when it is hotter still.
+        num_running = num_running + 1 if is_running_away(float(_virial(now, 1.0 / hotter)), growth) else 0
+        temperatures.append(hotter)
+        spreads.append(spread)
+        if num_running == 2:
+            temperatures, spreads, points = temperatures[:-2], spreads[:-2], points[:-1]
+            break
+        spend(ledger, stage, target, num_uphill * num_chains)
+        astray = _most_astray(path, centre, beta, num_chains)
+        points.append(ascend(target, astray, beta, first_step, level[1], num_uphill))
+    found = jax.tree.map(lambda leaf: leaf[0], state.chain)
+    if points:
+        everywhere = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *points)
+        usable = everywhere.tempered(beta) > level[0] - _BELOW
+        chosen = most_remote(found.position, everywhere.position, usable, num_chains)
+        taken = jax.tree.map(lambda leaf: leaf[jnp.maximum(chosen, 0)], everywhere)
+        found = _where(chosen >= 0, taken, found)
+    found = jax.tree.map(lambda leaf: leaf[None], found)
+    return Journey(found, tuple(temperatures[1:]), tuple(spreads[1:]), num_running == 2)
+
+
+@eqx.filter_jit
+def _most_astray(path: ChainState, centre: Float[Array, " dim"], beta: Float[Array, ""], num: int) -> ChainState:
+    """The `num` states of a path whose gradient makes the largest angle with the way to the centre."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[3:])), path)
+    way, gradient = centre[None] - flat.position, flat.tempered_grad(beta)
+    lengths = jnp.sqrt(jnp.sum(way**2, axis=1) * jnp.sum(gradient**2, axis=1))
+    cosine = jnp.sum(way * gradient, axis=1) / jnp.maximum(lengths, 1e-30)
+    return jax.tree.map(lambda leaf: leaf[jnp.argsort(cosine)[:num]], flat)
+
+
+@eqx.filter_jit
+def ascend(
+    target,
+    chain: ChainState,
+    beta: Float[Array, ""],
+    step_size: Float[Array, ""],
+    level: Float[Array, ""],
+    num_steps: int,
+) -> ChainState:
+    """Gradient ascent of every chain at inverse temperature beta until it stands above `level`.
+
+    A step that does not lead uphill is taken back and the next is a quarter as long; one that does is followed by one
+    twice as long. One evaluation a step and chain, made or not.
+    """
+
+    def one(state: ChainState) -> ChainState:
+        def step(carry: tuple[ChainState, Array], _) -> tuple[tuple[ChainState, Array], None]:
+            state, size = carry
+            there = init(state.position + size * state.tempered_grad(beta), target)
+            is_up = (there.tempered(beta) > state.tempered(beta)) & jnp.all(jnp.isfinite(there.log_density_grad))
+            is_done = state.tempered(beta) > level
+            kept = jax.tree.map(lambda new, old: jnp.where(is_up & ~is_done, new, old), there, state)
+            return (kept, size * jnp.where(is_up, 2.0, 0.25)), None
+
+        return jax.lax.scan(step, (state, step_size), length=num_steps)[0][0]
+
+    return jax.vmap(one)(chain)
+
+
+@eqx.filter_jit
+def most_remote(
+    stayed: Float[Array, "chain dim"], points: Float[Array, "point dim"], usable: Array, num: int
+) -> Int[Array, " num"]:
+    """Indices of `num` points, one after another the furthest from all that stayed and all chosen before.
+
+    -1 where no usable point is left.
+    """
+
+    def distance(a: Array, b: Array) -> Array:
+        return jnp.sqrt(jnp.sum((a - b) ** 2, axis=-1))
+
+    nearest = jnp.min(jax.vmap(lambda point: distance(stayed, point[None]))(points), axis=1)
+
+    def choose(nearest: Array, _) -> tuple[Array, Array]:
+        best = jnp.argmax(nearest)
+        is_left = nearest[best] > -jnp.inf
+        nearest = jnp.minimum(nearest, distance(points, points[best][None]))
+        return nearest.at[best].set(-jnp.inf), jnp.where(is_left, best, -1)
+
+    return jax.lax.scan(choose, jnp.where(usable, nearest, -jnp.inf), length=num)[1]
+
+
+def _where(mask: Array, first: ChainState, second: ChainState) -> ChainState:
+    """Chains of `first` where the mask says so."""
+
+    def one(a: Array, b: Array) -> Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(one, first, second)
+
+
+@eqx.filter_jit
+def _spread(state: TemperingState) -> Float[Array, " dim"]:
+    """Half the range that holds two thirds of the chains: one that is lost does not count for all."""
+    low, high = jnp.quantile(state.chain.position[0], jnp.array([1.0 / 6.0, 5.0 / 6.0]), axis=0)
+    return jnp.maximum(0.5 * (high - low), 1e-12)
+
+
+@eqx.filter_jit
+def _virial(state: TemperingState, beta: float) -> Float[Array, ""]:
+    """As `mixing.virial`, of the present states alone, about their median."""
+    position = state.chain.position[0]
+    centred = position - jnp.median(position, axis=0)[None]
+    gradient = state.chain.tempered_grad(jnp.asarray(beta))[0]
+    return jnp.mean(-jnp.sum(centred * gradient, axis=1)) / position.shape[1]

@@ -1,0 +1,91 @@
+"""Where chains start: a user's own points, in the user's coordinates, made into starting points of the target.
+
+Consumes an array, a tree or a function of them; produces points in the coordinates that a method works in.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.errors import SettingsError
+from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
+from tempering.types import Array, Float
+
+__all__ = ["own_start", "rows_of"]
+
+
+def own_start(init: Any, target: Any, scale: float, *, prefers_reference: bool = False) -> StartFn:
+    """Starting points in the coordinates of the target.
+
+    Args:
+        init: None for normals of width `scale` around the origin; or the user's points, in the user's coordinates, or a
+            function (key, num) that gives them.
+        prefers_reference: without `init`, draws of the target's reference in place of normals, where it has one.
+
+    Raises:
+        SettingsError: if they are of another shape or structure, not finite, or outside the support.
+    """
+    if init is None:
+        reference = getattr(target, "reference", None) if prefers_reference else None
+        return normal_start(target.dim, scale) if reference is None else reference.sample
+    if not callable(init):
+        return rows_start(_inward(rows_of(init, target), target))
+
+    def start_fn(key, num: int):
+        try:
+            points = init(key, num)
+        except Exception as error:
+            raise SettingsError(f"init(key, {num}) raised {type(error).__name__}: {error}; mend it") from error
+        rows = rows_of(points, target, f"init(key, {num})", num)
+        return _inward(rows, target)
+
+    return start_fn
+
+
+def rows_of(init: Any, target: Any, what: str = "init", num: int | None = None) -> np.ndarray:
+    """Starting points as rows of the user's coordinates.
+
+    Args:
+        what: how a refusal calls them.
+        num: how many there must be, where it is known.
+
+    Raises:
+        SettingsError: if they are of another shape or structure, or not finite.
+    """
+    chart, structure = getattr(target, "chart", None), getattr(target, "structure", None)
+    dim = target.dim if chart is None else chart.full_dim
+    try:
+        if structure is None and np.iscomplexobj(init):
+            raise TypeError("complex numbers are no points")
+        rows = np.asarray(init, np.float32) if structure is None else structure.flatten(init, what)
+    except SettingsError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"{what} is a {type(init).__name__} that is no array of numbers; give (n, {dim})"
+        ) from error
+    if num is not None and rows.shape != (num, dim):
+        raise SettingsError(f"{what} returned shape {rows.shape}; it must return ({num}, {dim})")
+    if rows.ndim != 2 or rows.shape[1] != dim or rows.shape[0] == 0:
+        raise SettingsError(f"{what} has shape {rows.shape}; it must be finite, of shape (n, {dim}) with n at least 1")
+    is_finite = np.isfinite(rows)
+    if not (np.any(np.all(is_finite, axis=1)) if num is not None else np.all(is_finite)):  # a function may miss, seldom
+        raise SettingsError(f"{what} of shape {rows.shape} must be finite")
+    return rows
+
+
+def _inward(rows: np.ndarray, target: Any) -> Float[Array, "chain dim"]:
+    """Rows in inner coordinates; those of a chart must lie within its support."""
+    points, chart = jnp.asarray(rows), getattr(target, "chart", None)
+    if chart is None:
+        return points
+    is_inside = np.asarray(jax.vmap(chart.contains)(points))
+    if not np.all(is_inside):
+        first = int(np.argmin(is_inside))
+        raise SettingsError(
+            f"init has {np.sum(~is_inside)} of {len(rows)} points outside the support ({chart}), the first in row "
+            f"{first}: {np.array2string(rows[first], precision=4, threshold=8)}; give points inside, off the boundary"
+        )
+    return jax.vmap(chart.restrict)(points)

@@ -1,0 +1,133 @@
+"""A black box over worker processes: the same numbers, exceptions as they are, and nobody left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from support import black_boxes
+from support.black_boxes import gaussian, gaussian_gradient
+from support.tiny import SOURCE
+from tempering.adapters import from_callable, reporting
+from tempering.adapters.processes import Workers, WorkerTraceback
+from tempering.targets.base import evaluate_many
+
+POINTS = jax.random.normal(jax.random.key(0), (11, 2))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def evaluated(target, points=POINTS):
+    with reporting(target):
+        return jax.block_until_ready(evaluate_many(target, points))
+
+
+def test_workers_give_the_same_numbers_and_exceptions_and_end():
+    workers = Workers((gaussian, black_boxes.picky), 2, is_batched=False)
+    points = np.asarray(POINTS, np.float64)
+    assert workers.pids == ()
+    assert workers.map(0, points) == [gaussian(point) for point in points]
+    pids = workers.pids
+    assert len(pids) == 2 and all(is_running(pid) for pid in pids) and os.getpid() not in pids
+    with pytest.raises(LookupError, match="no table for") as caught:
+        workers.map(1, points)
+    assert isinstance(caught.value.__cause__, WorkerTraceback) and "in picky" in str(caught.value.__cause__)
+    workers.close()
+    assert workers.pids == () and not any(is_running(pid) for pid in pids)
+
+
+@pytest.mark.slow
+def test_a_target_over_workers_gives_the_same_numbers_and_closes_them():
+    with from_callable(gaussian, 2, gradient=gaussian_gradient, num_processes=2) as target:
+        here = evaluated(from_callable(gaussian, 2, gradient=gaussian_gradient))
+        there = evaluated(target)
+        for ours, theirs in zip(here, there, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        pids = target.box.workers.pids
+        assert len(pids) == 2 and all(is_running(pid) for pid in pids)
+    assert not any(is_running(pid) for pid in pids)
+
+
+@pytest.mark.slow
+def test_the_pool_goes_on_after_an_exception_that_cannot_travel():
+    workers = Workers((black_boxes.unsendable, black_boxes.whose), 2, is_batched=False)
+    points = np.asarray(POINTS, np.float64)
+    try:
+        with pytest.raises(RuntimeError, match=r"^PickyError: no value at \["):
+            workers.map(0, points)
+        assert set(workers.map(1, points)) == set(workers.pids), "both workers had a share"
+    finally:
+        workers.close()
+
+
+@pytest.mark.slow
+def test_an_exception_of_a_worker_is_raised_as_it_is():
+    with from_callable(black_boxes.picky, 2, num_processes=1) as target, pytest.raises(LookupError, match="no table"):
+        evaluated(target)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_told():
+    with from_callable(black_boxes.dying, 2, num_processes=2) as target:
+        with pytest.raises(RuntimeError, match=r"ended with exit code 7 .*if __name__ == '__main__'"):
+            evaluated(target)
+
+
+@pytest.mark.slow
+def test_a_batched_callable_is_given_pieces():
+    with from_callable(black_boxes.Counted("batch"), 2, gradient="finite", batched=True, num_processes=2) as target:
+        values, gradients = evaluated(target)
+    points = np.asarray(POINTS, np.float64)
+    np.testing.assert_allclose(values, [gaussian(point) for point in points], rtol=1e-5)
+    np.testing.assert_allclose(gradients, [gaussian_gradient(point) for point in points], atol=1e-4)
+
+
+ABANDONED = """
+import os, signal, sys
+import numpy as np
+from support.black_boxes import gaussian
+from tempering.adapters.processes import Workers
+
+if __name__ == "__main__":
+    workers = Workers((gaussian,), 2, is_batched=False)
+    workers.map(0, np.zeros((4, 2)))
+    print(*workers.pids, flush=True)
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "ended"])
+def test_no_worker_outlives_a_program_that_forgot_to_close(how, tmp_path):
+    script = tmp_path / "abandoned.py"
+    script.write_text(ABANDONED)
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{SOURCE.parent / 'tests'}"}
+    done = subprocess.run(
+        [sys.executable, script, how], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == (-signal.SIGKILL if how == "killed" else 0), done.stderr
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) == 2
+    for _ in range(100):
+        if not any(is_running(pid) for pid in pids):
+            break
+        time.sleep(0.1)
+    assert not any(is_running(pid) for pid in pids)
+
+
+def test_the_points_of_an_empty_batch_are_none():
+    values, gradients = evaluated(from_callable(gaussian, 2, gradient="finite"), jnp.zeros((0, 2)))
+    assert values.shape == (0,) and gradients.shape == (0, 2)

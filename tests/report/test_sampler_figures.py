@@ -1,0 +1,156 @@
+"""The figures of `sampler.plot`: which there are, and the numbers in them, read back from the axes."""
+
+import dataclasses
+import shutil
+
+import matplotlib
+import numpy as np
+import pytest
+
+from tempering.errors import RunFolderError
+from tempering.geometry import Centred
+from tempering.pareto import pareto_k
+from tempering.records import LevelRecord, level_table
+from tempering.report.contents import read_contents
+from tempering.report.sampler_figures import (
+    SAMPLER_FIGURES,
+    SamplerContents,
+    _shares,
+    sampler_figures,
+    write_figures,
+)
+from tempering.storage import read_json
+from test_sampler import linear_denoiser, sampler_of
+
+RNG = np.random.default_rng(1)
+DRAWS = (RNG.normal(size=(600, 2)) * np.array([[2.0, 0.5]]) + np.array([[3.0, -1.0]])).astype(np.float32)
+LOG_WEIGHTS = (0.8 * DRAWS[:, 0] + 0.1 * RNG.normal(size=600)).astype(np.float32)
+
+
+def _facts(plane_run) -> dict:
+    return read_json(plane_run / "result.json")
+
+
+def _texts(figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_a_run_has_every_figure_and_they_are_written(plane_run, tmp_path):
+    known = SamplerContents(_facts(plane_run), DRAWS, LOG_WEIGHTS, folder=plane_run)
+    figures = sampler_figures(known)
+    assert tuple(figures) == SAMPLER_FIGURES
+    paths = write_figures(figures, tmp_path / "new" / "figures")
+    assert [path.name for path in paths] == [f"{name}.png" for name in SAMPLER_FIGURES]
+    for path in paths:
+        pixels = matplotlib.image.imread(path)
+        assert 150 < pixels.shape[0] < 1500 and 500 < pixels.shape[1] < 1500 and pixels[..., :3].std() > 0.01
+    before = {path: path.read_bytes() for path in paths}
+    write_figures(sampler_figures(known), tmp_path / "new" / "figures")
+    assert {path: path.read_bytes() for path in paths} == before, "the same numbers give the same bytes"
+    with pytest.raises(RunFolderError, match="is a file"):
+        write_figures(figures, paths[0])
+
+
+def test_the_table_holds_the_records(plane_run):
+    facts = _facts(plane_run)
+    figure = sampler_figures(SamplerContents(facts, DRAWS))["levels"]
+    texts = _texts(figure)
+    header, *rows = level_table([LevelRecord.from_dict(record) for record in facts["levels"]])
+    cells = [cell for row in (header, *rows) for cell in row]
+    for cell in set(cells) - {"-"}:
+        assert texts.count(cell) >= cells.count(cell), cell
+    assert "PTSD" not in texts[0] and texts[0] == "ptsd sampler in 2 dimensions"
+    assert texts[1] == "1,340,000 evaluations   final ESS 43.0%   Pareto k 0.38   log Z 0.013 ± 0.021"
+
+
+def test_the_curves_are_the_records(plane_run):
+    contents = read_contents(plane_run)
+    rates = sampler_figures(SamplerContents(_facts(plane_run), DRAWS))["ladder"].axes[0]
+    drawn = [np.column_stack([line.get_xdata(), line.get_ydata()]) for line in rates.lines]
+    for name in ("ess_fraction", "swap_rate", "acceptance"):
+        points = [(r.temperature, getattr(r, name)) for r in contents.levels if getattr(r, name) is not None]
+        assert any(curve.shape == (len(points), 2) and np.allclose(curve, points) for curve in drawn), name
+
+
+def test_marginals_are_those_of_draws_weights_and_levels(plane_run):
+    contents = read_contents(plane_run)
+    figure = sampler_figures(SamplerContents(_facts(plane_run), DRAWS, LOG_WEIGHTS, folder=plane_run))["marginals"]
+    assert len(figure.axes) == 2
+    weights = np.exp(LOG_WEIGHTS.astype(np.float64) - LOG_WEIGHTS.max())
+    weights /= weights.sum()
+    for axis, axes in enumerate(figure.axes):
+        *levels, weighted, raw = [stairs.get_data() for stairs in axes.patches]
+        assert len(levels) == 7
+        expected = [_shares(DRAWS[:, axis], raw.edges, part) for part in (None, weights)]
+        scale = max(part.max() for part in expected)
+        np.testing.assert_allclose(raw.values, 2 * expected[0] / scale)
+        np.testing.assert_allclose(weighted.values, 2 * expected[1] / scale)
+        means = [
+            np.sum(part.values * (part.edges[1:] + part.edges[:-1])) / (2 * part.values.sum())
+            for part in (raw, weighted)
+        ]
+        assert abs(means[0] - DRAWS[:, axis].mean()) < 0.2
+        assert (means[1] - means[0] > 1.0) == (axis == 0), "the weights pull the first coordinate up"
+        coldest = levels[-1].values - levels[-1].baseline
+        expected = _shares(contents.samples[6].position[:, axis], levels[-1].edges, None)
+        np.testing.assert_allclose(coldest, 0.9 * expected / expected.max(), atol=1e-6)
+    assert [text for text in _texts(figure) if text.startswith("T = ")] == [
+        f"T = {number}" for number in ("60", "30", "15", "7.5", "3.5", "1.8", "1")
+    ]
+
+
+def test_the_tail_of_the_weights_says_what_it_is_worth(plane_run):
+    heavy = (3.0 * RNG.standard_exponential(600)).astype(np.float32)
+    heavy[:5] = -np.inf
+    for log_weights, words in (
+        (LOG_WEIGHTS, "at most 0.7, as far as the draws reach"),
+        (heavy, "above 0.7: not to be relied on"),
+    ):
+        figure = sampler_figures(SamplerContents(_facts(plane_run), DRAWS, log_weights))["weights"]
+        title = figure.axes[0].get_title(loc="left")
+        weights = np.exp(log_weights.astype(np.float64) - log_weights.max())
+        ess = weights.sum() ** 2 / (weights**2).sum()
+        assert f"ESS {ess:,.0f} of 600" in title and words in title
+        assert f"Pareto k {pareto_k(log_weights):.2f}" in title
+        curve = figure.axes[0].lines[1].get_ydata()
+        np.testing.assert_allclose(curve, np.sort(600 * weights / weights.sum())[::-1][: len(curve)])
+
+
+def test_without_folder_density_or_levels_there_is_less(plane_run, tmp_path):
+    facts = _facts(plane_run)
+    assert list(sampler_figures(SamplerContents(facts, DRAWS))) == ["levels", "ladder", "marginals", "training"]
+    assert list(sampler_figures(SamplerContents({**facts, "levels": []}, DRAWS))) == ["marginals"]
+    gone = sampler_figures(SamplerContents(facts, DRAWS, folder=tmp_path / "gone"))
+    assert "level_energies" not in gone
+    shutil.copytree(plane_run / "levels", tmp_path / "levels")
+    (tmp_path / "levels" / "03" / "buffer.npz").write_bytes(b"damaged")
+    assert "level_energies" not in sampler_figures(SamplerContents(facts, DRAWS, folder=tmp_path))
+    undefined = np.full(600, -np.inf, np.float32)
+    (axes, _) = sampler_figures(SamplerContents(facts, DRAWS, undefined))["marginals"].axes
+    assert len(axes.patches) == 1, "no weight is positive: the draws alone"
+
+
+def test_named_draws_and_many_coordinates(plane_run):
+    tree = {"tau": DRAWS[:, 0], "theta": np.tile(DRAWS, (1, 4))}
+    known = SamplerContents(_facts(plane_run), tree, outer=lambda p: {"tau": p[:, 0], "theta": np.tile(p, (1, 4))})
+    figure = sampler_figures(dataclasses.replace(known, folder=plane_run))["marginals"]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["tau", *(f"theta[{k}]" for k in range(5))]
+    assert "first 6 of 9 coordinates" in [text.get_text() for text in figure.legends[0].get_texts()]
+    one = sampler_figures(SamplerContents(_facts(plane_run), DRAWS[:, :1]))["marginals"]
+    assert len(one.axes) == 1
+
+
+def test_particles_have_configurations(plane_run):
+    geometry = Centred(4, 2)
+    points = RNG.normal(size=(50, 8)).astype(np.float32)
+    figures = sampler_figures(SamplerContents(_facts(plane_run), points, geometry=geometry))
+    assert "configurations" in figures and "marginals" not in figures
+
+
+def test_a_sampler_plots_itself_and_counts_what_it_weighs(tmp_path):
+    sampler = sampler_of(linear_denoiser())
+    figures = sampler.plot(tmp_path, num=200, seed=3)
+    assert list(figures) == ["levels", "ladder", "marginals", "weights"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.png" for name in figures)
+    assert sampler.ledger.points["sampling"] == 200
+    assert list(dataclasses.replace(sampler, target=None).plot(num=200)) == ["levels", "ladder", "marginals"]
