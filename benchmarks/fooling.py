@@ -47,6 +47,8 @@ def judge(target: ExactTarget, sampler: tp.Sampler) -> dict:
     """The answer against the truth: every statistic with its error, and whether all are right."""
     regions, quantiles = truths(target)
     draws, log_weights = sampler.sample_weighted(NUM_DRAWS, seed=1)
+    if not np.any(np.isfinite(log_weights)):  # a sampler that has nothing to say has no right answer
+        log_weights = np.full(len(log_weights), np.nan)
     weights = np.exp(log_weights - np.max(log_weights))
     weights = weights / weights.sum()
     indicators = np.asarray(jax.vmap(target.region_indicators)(draws), np.float64)
@@ -83,9 +85,7 @@ def run(name: str, seed: int, budget: int, steps: int | None) -> dict:
     target = FOOLING[name]()
     settings = default_settings("ptsd", target.dim)
     if steps is not None:
-        training = dataclasses.replace(
-            settings.training, num_steps=steps, num_finetune_steps=max(1, steps // 4)
-        )
+        training = dataclasses.replace(settings.training, num_steps=steps, num_finetune_steps=max(1, steps // 4))
         settings = dataclasses.replace(settings, training=training)
     begin = time.perf_counter()
     sampler = tp.fit(target, budget=budget, seed=seed, settings=settings, progress=False)

@@ -32,7 +32,7 @@ def judged(request):
 def test_every_one_is_an_exact_target():
     for make in FOOLING.values():
         target = make()
-        assert isinstance(target, ExactTarget) and target.sample(jax.random.key(0), 2).shape == (2, target.dim)
+        assert isinstance(target, ExactTarget)
         assert np.isfinite(target.log_z()) and np.all(np.asarray(target.region_weights()) > 0)
 
 

@@ -32,7 +32,8 @@ def virial(
     they go to, and stay below for ever where there is no such place: for p^(1/T) of a Student with nu degrees of
     freedom it is (nu + dim) / (T dim) far out, which has no normaliser where that is below 1.
     """
-    centred = position - jnp.mean(position, axis=(0, 1))[None, None]
+    # Any c will do; the median stays with the bulk where a few chains are on the run.
+    centred = position - jnp.median(position, axis=(0, 1))[None, None]
     of_chain = -jnp.mean(jnp.sum(centred * gradient, axis=2), axis=0) / position.shape[2]
     return jnp.mean(of_chain), jnp.std(of_chain, ddof=1) / jnp.sqrt(of_chain.shape[0])
 

@@ -37,8 +37,9 @@ _SCOUT_ROUNDS = 2
 """What scouts cost, in rounds: half a round of heat, half a round uphill, a round to be judged."""
 _LEAST_VIRIAL = 0.5
 """Below it, with a spread that grew faster than sqrt(T), chains are on the run; lagging ones grow more slowly."""
-_RUNNING = 1.5
-"""Growth of spread in a round; chains with a low virial that do not spread are in a box, not on the run."""
+_RUNNING = 1.25
+"""Growth of spread in a round; chains with a low virial that do not spread are in a box, not on the run. Those that run
+may not get far in a round: steps adapt slowly."""
 _HOTTEST_SCOUT = 4.0**7
 """Scouts go no hotter, but two legs at the least: chains that had to be heated have seen the way up to there."""
 _PART_OF_PROPER = 0.8
