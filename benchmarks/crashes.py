@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from measure import commit
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 600.0
@@ -228,6 +229,7 @@ def crash(num_kills: int, seed: int, place: Path) -> dict:
             shutil.rmtree(folder)
     return {
         "command": f"python benchmarks/crashes.py --kills {num_kills} --seed {seed}",
+        "commit": commit(),
         "seed": seed,
         "kills": num_kills,
         "runs": len(runs),

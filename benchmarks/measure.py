@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Meter", "Patience", "Turns", "finish", "interleave", "parser", "quartiles", "ratio", "show"]
+__all__ = ["Meter", "Patience", "Turns", "commit", "finish", "interleave", "parser", "quartiles", "ratio", "show"]
 
 _PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "torch")
 _QUIET = 0.2
@@ -144,7 +144,7 @@ def finish(options: argparse.Namespace, figures: dict, **settings) -> None:
     """Write the figures with command, commit, device, load and versions, if a place was given."""
     content = {
         "command": " ".join(["python", *sys.argv]),
-        "commit": options.commit or _commit(),
+        "commit": options.commit or commit(),
         "is_quick": options.quick,
         "seconds_of_patience": options.wait,
         "device": _device(),
@@ -159,7 +159,7 @@ def finish(options: argparse.Namespace, figures: dict, **settings) -> None:
         print(f"\nwritten: {options.out}")
 
 
-def _commit() -> str:
+def commit() -> str:
     """The checkout this file lies in, marked where tracked files have changed since."""
     git = ["git", "-C", str(Path(__file__).parent)]
     found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

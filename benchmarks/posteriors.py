@@ -2,10 +2,10 @@
 
     python benchmarks/posteriors.py --out results/posteriors.json
 
-Logistic regression with 25 coefficients on generated data (correlated covariates, an intercept, a few strong effects), and
-eight schools (Rubin 1981), both as NumPyro models handed to `tp.from_numpyro`. NUTS: 4 chains of 2,000 draws after 1,000
-of warm-up; its leapfrog steps are counted, warm-up included, as its gradient evaluations. Ours is fitted with a share of
-that number as its budget, and what is left goes into weighted draws: fit and draws together never exceed it.
+Logistic regression with 25 coefficients on generated data (correlated covariates, an intercept, a few strong effects),
+and eight schools (Rubin 1981), both as NumPyro models handed to `tp.from_numpyro`. NUTS: 4 chains of 2,000 draws after
+1,000 of warm-up; its leapfrog steps are counted, warm-up included, as its gradient evaluations. Ours is fitted with a
+share of that number as its budget, and what is left goes into weighted draws: fit and draws together never exceed it.
 """
 
 import json
@@ -97,7 +97,14 @@ def evidence(target, seed: int, budget: int, repeats: int) -> dict:
     """log Z by SMC from a wide Gaussian, and its spread over runs."""
     values = [
         smc.samples(
-            target, jax.random.key(seed + k), budget, scale=2.0, target_ess=0.8, num_moves=2, num_leapfrog=4, num_rounds=40
+            target,
+            jax.random.key(seed + k),
+            budget,
+            scale=2.0,
+            target_ess=0.8,
+            num_moves=2,
+            num_leapfrog=4,
+            num_rounds=40,
         ).log_z
         for k in range(repeats)
     ]

@@ -57,6 +57,7 @@ ROOMS = (
     "progress",
     "report",
     "sampler",
+    "loading",
     "exploration",
     "learning",
     "ptsd",

@@ -26,8 +26,9 @@ from tempering.experiments.evaluation import judge, langevin
 from tempering.geometry import Centred
 from tempering.kernels import init, make_kernel
 from tempering.ledger import Ledger
+from tempering.loading import load_sampler
 from tempering.parallel_tempering.relax import NUM_STEPS, climb, is_steep
-from tempering.sampler import Sampler, load_sampler
+from tempering.sampler import Sampler
 from tempering.settings import Network, Noise, Sampling
 from tempering.targets import PairPotential, in_inner_coordinates, lennard_jones, make_target
 

@@ -21,8 +21,9 @@ from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.ledger import Ledger
+from tempering.loading import load_sampler, model_like
 from tempering.records import LevelRecord
-from tempering.sampler import Sampler, load_sampler, model_like
+from tempering.sampler import Sampler
 from tempering.settings import Network, Sampling
 from tempering.storage import write_json
 from tempering.targets import Gaussian, in_inner_coordinates

@@ -90,6 +90,7 @@ REFUSED = [
     (Noise, "log_mean", "noise.log_mean", [NAN, INF, "0"], "a finite number"),
     (Noise, "log_std", "noise.log_std", [0.0, -1.2], "a positive finite number"),
     (Noise, "prior", "noise.prior", ["posterior"], "'matched', 'isotropic', 'noise'"),
+    (Noise, "inner_scale", "noise.inner_scale", ["spread"], "'gradients', 'values'"),
     (Noise, "is_isotropic", "noise.is_isotropic", ["false", 0], "True or False"),
     (Training, "num_steps", "training.num_steps", [0], "an integer of at least 1"),
     (Training, "num_finetune_steps", "training.num_finetune_steps", [0], "an integer of at least 1"),

@@ -23,11 +23,12 @@ from tempering.experiments.run import target_of
 from tempering.experiments.run_folder import RunFolder
 from tempering.geometry import Centred
 from tempering.ledger import Ledger
+from tempering.loading import load_sampler
 from tempering.parallel_tempering.initial import StartFn
 from tempering.preparation import suited
 from tempering.progress import choose_display
 from tempering.references import check_reference
-from tempering.sampler import Sampler, has_sampler, load_sampler
+from tempering.sampler import Sampler, has_sampler
 from tempering.settings import (
     Ladder,
     MethodSettings,

@@ -9,11 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters.structure import Structure, read_structure
-from tempering.charts import Chart, read_chart
+from tempering.charts import Chart
 from tempering.diagnosis import Verdict, diagnose
-from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
-from tempering.diffusion.networks import make_network
+from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.exports import check_place, named_arrays, write_draws
 from tempering.geometry import Centred
@@ -23,12 +21,13 @@ from tempering.polish import independent_metropolis
 from tempering.records import LevelRecord, finite_or_none, level_table
 from tempering.resampling import resample
 from tempering.settings import Network, Sampling, require_count, require_flag, require_seed
-from tempering.storage import arrays_of, as_path, read_arrays, read_json, tree_from, write_arrays, write_json
+from tempering.storage import arrays_of, as_path, write_arrays, write_json
 from tempering.types import Array, Float
 
-__all__ = ["Sampler", "has_sampler", "load_sampler", "model_like"]
+__all__ = ["FORMAT", "Sampler", "has_sampler"]
 
-_FORMAT = "tempering sampler 2"
+FORMAT = "tempering sampler 2"
+"""Of sampler.json: what `loading` reads."""
 
 _POLISH_KEY = 2**32 - 1
 """Folded into the seed's key for the polish: the draws' own keys are those of their index, which never gets here."""
@@ -313,7 +312,7 @@ class Sampler:
     def facts(self) -> dict[str, Any]:
         """Everything but the arrays, JSON-ready."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "method": self.method,
             "dim": self.dim,
             "geometry": None if self.geometry is None else self.geometry.as_dict(),
@@ -367,68 +366,3 @@ def _inward(chart: Chart, rows: Float[Array, "particle full_dim"]) -> tuple[Arra
         return y, chart.log_volume(y), is_inside
 
     return jax.vmap(one)(rows)
-
-
-def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
-    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
-
-    def build() -> DiffusionModel:
-        vector, number = jnp.zeros((dim,)), jnp.zeros(())
-        denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector, number)
-        levels = NoiseLevels(number, number, number, number, number, distribution)
-        return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
-
-    return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
-
-
-def load_sampler(folder: str | Path, target: Any = None, structure: Structure | None = None) -> Sampler:
-    """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
-
-    Args:
-        target: the density in the model's coordinates; its `chart` and `structure` count where the folder does not
-            hold them, which it cannot for a NumPyro model.
-        structure: of the tree of parameters, where the folder does not hold it.
-
-    Raises:
-        RunFolderError: if the folder is not a sampler's, or is damaged.
-        SettingsError: if the chart or structure is missing, or another one than was saved.
-    """
-    folder = Path(folder)
-    facts = read_json(folder / "sampler.json")
-    if facts.get("format") != _FORMAT:
-        raise RunFolderError(f"{folder} holds format {facts.get('format')!r}; this version reads {_FORMAT!r}")
-    try:
-        return _restored(folder, facts, target, structure)
-    except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
-        raise RunFolderError(
-            f"{folder / 'sampler.json'} lacks what this version reads, or has it otherwise ({error!r}); it belongs to "
-            "another version: fit again"
-        ) from error
-
-
-def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
-    network = Network(**facts["network"])
-    geometry, dim = facts.get("geometry"), facts["dim"]  # older files have no geometry, chart or structure
-    chart = read_chart(facts.get("chart"), dim, target) if geometry is None else Centred(**geometry)
-    dim = dim if chart is None else chart.dim
-    if target is not None and target.dim != dim:
-        raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
-    model = tree_from(model_like(dim, network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz"))
-    return Sampler(
-        model=model,
-        target=target,
-        method=facts["method"],
-        network=network,
-        sampling=Sampling(**facts["sampling"]),
-        levels=[LevelRecord.from_dict(record) for record in facts["levels"]],
-        ledger=Ledger.from_dict(facts["ledger"]),
-        log_z=facts["log_z"],
-        log_z_error=facts["log_z_error"],
-        ess_fraction=facts["ess_fraction"],
-        pareto_k=facts.get("pareto_k"),  # older files have none
-        warnings=tuple(facts["warnings"]),
-        checks=facts.get("checks", {}),  # older files have none
-        chart=chart,
-        structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
-        folder=folder,
-    )

@@ -16,7 +16,8 @@ from tempering.experiments.methods import METHODS, check_budget
 from tempering.experiments.reference import load_reference
 from tempering.experiments.run_folder import RunFolder, environment
 from tempering.ledger import Ledger
-from tempering.sampler import Sampler, has_sampler, load_sampler
+from tempering.loading import load_sampler
+from tempering.sampler import Sampler, has_sampler
 from tempering.storage import read_json, write_arrays, write_json
 from tempering.targets import ExactTarget, Inner, in_inner_coordinates, make_target
 from tempering.types import OnEvent, ignore_event
