@@ -24,6 +24,7 @@ from tempering.baselines.drawn import Drawn
 from tempering.errors import BudgetError
 from tempering.kernels import ChainState, init
 from tempering.ledger import Ledger
+from tempering.targets import Referenced
 from tempering.targets.base import evaluate_many
 from tempering.targets.cost import points_per_gradient, spend
 from tempering.types import Array, Float, Key
@@ -160,6 +161,7 @@ def samples(
     """
     from blackjax.smc import tempered
 
+    target = Referenced(target.dim, target, None)  # the path here starts from a Gaussian of its own
     ledger = ledger or Ledger(budget)
     cost_of_round = num_moves * num_leapfrog
     num = budget // points_per_gradient(target) // (1 + num_rounds * cost_of_round)
