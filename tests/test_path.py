@@ -220,13 +220,13 @@ class _WrongDraws(_NoDraws):
         return jnp.zeros((num, 3))
 
 
-@pytest.mark.parametrize("bad", ["prior", 3, _NoDraws(), Normal([0.0])], ids=str)
+@pytest.mark.parametrize("bad", ["prior", 3, _NoDraws(), Normal([0.0])], ids=lambda bad: type(bad).__name__)
 def test_the_door_refuses_what_is_no_reference(bad):
     with pytest.raises(tp.SettingsError, match="reference"):
         tp.fit(lambda x: -jnp.sum(x**2), dim=2, reference=bad, progress=False)
 
 
-@pytest.mark.parametrize("bad", [None, _NoDraws(), _WrongDraws(), Normal([0.0, 0.0, 0.0])], ids=str)
+@pytest.mark.parametrize("bad", [None, _NoDraws(), _WrongDraws(), Normal([0.0, 0.0, 0.0])], ids=lambda bad: type(bad).__name__)
 def test_what_cannot_be_a_reference_is_refused(bad):
     with pytest.raises(SettingsError, match="reference"):
         check_reference(bad, 2)
