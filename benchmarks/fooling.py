@@ -12,12 +12,12 @@ target and seed that is there is not run again.
 import argparse
 import dataclasses
 import json
-import subprocess
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
+from measure import commit
 
 import tempering as tp
 from tempering.automatic import default_settings
@@ -28,6 +28,9 @@ NUM_DRAWS, NUM_TRUE = 4000, 200_000
 QUANTILES = (0.1, 0.5, 0.9)
 TOLERANCE = {"region": 0.01, "below": 0.02, "log Z": 0.05}
 """What counts as right whatever the error: of weights of regions, of masses below exact quantiles, and of log Z."""
+REFERENCED = {"student-mixture, reference": ("student-mixture", tp.StudentT([0.0, 0.0], 6.0, nu=2.0))}
+"""The same target once more along a path from a reference: what the verdict advises."""
+NAMES = [*FOOLING, *REFERENCED]
 MARKERS = "<!-- fooling: begin -->", "<!-- fooling: end -->"
 
 
@@ -82,13 +85,14 @@ def excess(found: np.ndarray, true: np.ndarray, error: np.ndarray, tolerance: fl
 
 def run(name: str, seed: int, budget: int, steps: int | None) -> dict:
     """One fit, its answer and its verdict."""
-    target = FOOLING[name]()
+    plain, reference = REFERENCED.get(name, (name, None))
+    target = FOOLING[plain]()
     settings = default_settings("ptsd", target.dim)
     if steps is not None:
         training = dataclasses.replace(settings.training, num_steps=steps, num_finetune_steps=max(1, steps // 4))
         settings = dataclasses.replace(settings, training=training)
     begin = time.perf_counter()
-    sampler = tp.fit(target, budget=budget, seed=seed, settings=settings, progress=False)
+    sampler = tp.fit(target, budget=budget, seed=seed, settings=settings, reference=reference, progress=False)
     seconds = time.perf_counter() - begin
     verdict = sampler.diagnose()
     answer = judge(target, sampler)
@@ -116,7 +120,7 @@ def table(entries: list[dict]) -> str:
         "| target | seed | evaluations | truth | answer | log Z: truth, answer | right | verdict | because of |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for entry in sorted(entries, key=lambda entry: (list(FOOLING).index(entry["name"]), entry["seed"])):
+    for entry in sorted(entries, key=lambda entry: (NAMES.index(entry["name"]), entry["seed"])):
         regions, log_z = entry["regions"], entry["log_z"]
         true = ", ".join(f"{value:.3f}" for value in regions["true"][:4])
         found = ", ".join(
@@ -142,25 +146,20 @@ def write_table(page: Path, content: dict) -> None:
     page.write_text(f"{before}{MARKERS[0]}\n{table(content['entries'])}\n{MARKERS[1]}{after}")
 
 
-def commit() -> str:
-    """The commit the tree is at, as far as git knows."""
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
-
-
 def main() -> None:
     """Run what is asked for and not there yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", nargs="+", choices=list(FOOLING), default=[])
+    parser.add_argument("--names", nargs="+", choices=NAMES, default=[])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--budget", type=int, default=40_000)
     parser.add_argument("--steps", type=int, default=None, help="training steps of the first and last fit")
     parser.add_argument("--out", type=Path, default=Path("results/fooling.json"))
     parser.add_argument("--table", type=Path, default=None, help="a page with markers to put the table in")
     options = parser.parse_args()
-    content = {"commit": commit(), "entries": []}
+    content = {"entries": []}
     if options.out.exists():
         content = json.loads(options.out.read_text())
+    content["command"] = "python benchmarks/fooling.py, with the names, budgets and steps of the entries"
     for name in options.names:
         for seed in options.seeds:
             known = [entry for entry in content["entries"] if (entry["name"], entry["seed"]) == (name, seed)]
@@ -168,6 +167,7 @@ def main() -> None:
                 continue
             entry = run(name, seed, options.budget, options.steps)
             content["entries"].append(entry)
+            content["commits"] = sorted({*content.get("commits", []), commit()})
             options.out.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
             line = "honest" if entry["is_honest"] else "DISHONEST"
             right = "right" if entry["is_right"] else "wrong answer"

@@ -3,6 +3,7 @@
 Nothing may import `tempering` before this file: the hook below only sees modules that are imported after it.
 """
 
+import gc
 import hashlib
 import os
 import runpy
@@ -20,6 +21,7 @@ _GUARD["guard"]()
 
 import hypothesis
 import jax
+import pytest
 from jaxtyping import install_import_hook
 
 from support.canary_first import pytest_collection_modifyitems, pytest_configure
@@ -48,6 +50,21 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 # Every jaxtyping annotation of the package becomes a check of shape, dtype and type at each call.
 install_import_hook("tempering", "beartype.beartype")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_memory_maps():
+    """Forget compiled programs before the process runs out of memory maps, which ends in a segmentation fault.
+
+    XLA takes several maps for every program it holds; Linux allows a process 65,530, and a worker that runs half of this
+    suite compiles more than that allows.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and sum(1 for _ in maps.open()) > 25_000:
+        jax.clear_caches()
+        gc.collect()
+
 
 # Compilation makes the first example slow, which is no failure; the same examples every time, so that none is lucky.
 hypothesis.settings.register_profile("tempering", deadline=None, derandomize=True, max_examples=25)

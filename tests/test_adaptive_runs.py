@@ -103,7 +103,7 @@ def test_an_adaptive_ladder_keeps_the_budget():
 def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, min_ess, spread):
     settings = tiny_ptsd(ladder=Ladder(spacing="adaptive", min_ess=min_ess))
     energies = spread * np.random.default_rng(0).normal(size=40)
-    buffer = SimpleNamespace(log_density=energies, weight=np.full(40, 1 / 40))
+    buffer = SimpleNamespace(states=lambda: SimpleNamespace(log_ratio=energies), weight=np.full(40, 1 / 40))
     first = [hottest, max(1.0, hottest ** (1.0 - 1.0 / (most_levels - 1) - 0.01 * second))]
     run = SimpleNamespace(settings=settings, most_levels=most_levels, temperatures=first, buffers=[buffer] * 2)
     with unchecked():

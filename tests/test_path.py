@@ -226,7 +226,9 @@ def test_the_door_refuses_what_is_no_reference(bad):
         tp.fit(lambda x: -jnp.sum(x**2), dim=2, reference=bad, progress=False)
 
 
-@pytest.mark.parametrize("bad", [None, _NoDraws(), _WrongDraws(), Normal([0.0, 0.0, 0.0])], ids=lambda bad: type(bad).__name__)
+@pytest.mark.parametrize(
+    "bad", [None, _NoDraws(), _WrongDraws(), Normal([0.0, 0.0, 0.0])], ids=lambda bad: type(bad).__name__
+)
 def test_what_cannot_be_a_reference_is_refused(bad):
     with pytest.raises(SettingsError, match="reference"):
         check_reference(bad, 2)

@@ -55,6 +55,7 @@ REFUSED = [
     (Pilot, "growth", "pilot.growth", [1.0, 0.5, INF, NAN, "2"], "above 1"),
     (Pilot, "max_rounds", "pilot.max_rounds", [0, -1, 1.0], "an integer of at least 1"),
     (Pilot, "max_rhat", "pilot.max_rhat", [1.0, NAN, INF, None], "above 1"),
+    (Pilot, "num_scout_legs", "pilot.num_scout_legs", [-1, 1.5], "at least 0"),
     (Pilot, "ceiling", "pilot.ceiling", [1.0, 0.5, INF, NAN, "2"], "above 1"),
     (Exploration, "kernel", "exploration.kernel", ["nuts", None], "'automatic', 'mala', 'hmc'"),
     (Exploration, "num_leapfrog", "exploration.num_leapfrog", [0, 1.5], "an integer of at least 1"),

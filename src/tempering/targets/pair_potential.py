@@ -84,6 +84,7 @@ class PairPotential(Target):
         smoothing: float | None = None,
         name: str = "pair potential",
     ):
+        Centred(num_particles, spatial_dim)  # its refusals say more than a count's
         require_count("num_particles", num_particles, 2)
         require_count("spatial_dim", spatial_dim)
         geometry = Centred(int(num_particles), int(spatial_dim))
