@@ -56,8 +56,8 @@ install_import_hook("tempering", "beartype.beartype")
 def few_memory_maps():
     """Forget compiled programs before the process runs out of memory maps, which ends in a segmentation fault.
 
-    XLA takes several maps for every program it holds; Linux allows a process 65,530, and a worker that runs half of this
-    suite compiles more than that allows.
+    XLA takes several maps for every program it holds. Linux allows a process 65,530, and a worker that runs half of
+    this suite compiles more than that allows.
     """
     yield
     maps = Path("/proc/self/maps")

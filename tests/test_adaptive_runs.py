@@ -28,7 +28,7 @@ from tempering.settings import Ladder, Refinement, Resampling
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_quickly():
-    with quick_compilation():
+    with quick_compilation(), unchecked():
         yield
 
 
@@ -72,7 +72,7 @@ def test_an_adaptive_ladder_follows_the_buffers():
         must_fail(check_ladder, saboteur, 60.0, 64)
 
 
-@pytest.mark.parametrize("num_levels", [2, 3, 5])
+@pytest.mark.parametrize("num_levels", [pytest.param(2, marks=pytest.mark.slow), 3, 5])
 def test_an_adaptive_ladder_has_no_more_levels_than_it_may(num_levels):
     # Left alone, it would take steps of a few per cent.
     sampler, _, _ = fit_adaptive(dataclasses.replace(ADAPTIVE, min_ess=0.99, num_levels=num_levels))
@@ -158,6 +158,7 @@ def test_the_defaults_of_pt_dm_keep_the_budget():
     assert 0.8 * 9_000 < ledger.total <= 9_000
 
 
+@pytest.mark.slow
 def test_a_ladder_of_ones_own_needs_no_budget_for_a_pilot():
     settings = shrunk(default_settings("pt_dm", TARGET.dim), ladder=Ladder(temperatures=(4.0, 1.0)))
     ledger = WitnessedLedger(4_000)

@@ -435,6 +435,7 @@ def test_what_cannot_be_loaded_is_refused(folder, tmp_path):
 # Everything chosen from the density.
 
 
+@pytest.mark.slow
 def test_the_readme_example_runs_as_printed(monkeypatch, capsys):
     assert README.exists(), "there is no README.md, whose first Python lines this test runs"
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -97,6 +97,7 @@ def test_a_budget_too_small_is_refused(method):
         METHODS[method](lopsided(), jax.random.key(0), 40)
 
 
+@pytest.mark.slow
 def test_no_more_points_than_asked_for():
     drawn = run_smc(lopsided(), jax.random.key(0), BUDGET, max_kept=300)
     assert drawn.points.shape == (300, 2)
@@ -146,6 +147,7 @@ def test_the_weights_and_log_z_are_recovered(method):
     must_fail(check, 1.0 - weights, *WEIGHT)  # the modes taken for one another
 
 
+@pytest.mark.slow
 def test_chains_that_never_cross_are_seen():
     # The hottest level is nearly cold: the modes keep the share of the starting points, about half each, and there is
     # no wide mode to take log Z from.

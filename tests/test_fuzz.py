@@ -357,6 +357,7 @@ def test_bad_command_lines_are_refused_in_one_line(places, monkeypatch):
     assert sorted(places.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_process_refuses_in_one_line_too(places):
     commands = (["run", "mog40", "--seed", "three"], ["sample", "full", "-o", "a.csv"])
     for arguments in commands:

@@ -340,6 +340,7 @@ def check_one_network_compiles_once(traces, batch_size: int) -> None:
     assert counts[2, "model"] == counts[3, "model"] == counts[4, "model"], f"traces by part: {counts}"
 
 
+@pytest.mark.slow
 def test_one_network_for_all_levels_compiles_once(traces, monkeypatch):
     check_one_network_compiles_once(traces, 13)
     # The saboteur: a dataset that grows with every level.

@@ -203,6 +203,7 @@ def check_after_langevin(num_steps: int) -> None:
     check_in_subspace(embedded(moved), VARIANCE)
 
 
+@pytest.mark.slow
 def test_langevin_steps_mend_what_is_local():
     check_after_langevin(60)
     must_fail(check_after_langevin, 2)

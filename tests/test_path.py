@@ -210,6 +210,10 @@ def test_a_reference_is_in_the_coordinates_of_the_user():
     assert _as_fitted(target, None, None, None, "none").reference is None
 
 
+def _kind(bad) -> str:
+    return type(bad).__name__
+
+
 class _NoDraws:
     def log_density(self, x):
         return jnp.sum(x)
@@ -220,7 +224,7 @@ class _WrongDraws(_NoDraws):
         return jnp.zeros((num, 3))
 
 
-@pytest.mark.parametrize("bad", ["prior", 3, _NoDraws(), Normal([0.0])], ids=lambda bad: type(bad).__name__)
+@pytest.mark.parametrize("bad", ["prior", 3, _NoDraws(), Normal([0.0])], ids=_kind)
 def test_the_door_refuses_what_is_no_reference(bad):
     with pytest.raises(tp.SettingsError, match="reference"):
         tp.fit(lambda x: -jnp.sum(x**2), dim=2, reference=bad, progress=False)

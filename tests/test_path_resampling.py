@@ -124,6 +124,7 @@ def test_resampled_particles_have_the_products_moments(make):
     must_fail(assert_mean, moments(product, plain.x)[:, :5], EXPECTED[:5])
 
 
+@pytest.mark.slow
 def test_the_opposite_weights_are_rejected():
     """A rate of the wrong sign: resampling then goes the wrong way."""
 

@@ -88,6 +88,7 @@ def test_every_evaluation_is_counted_and_told(made):
     assert reference.evaluations == events[-1].evaluations == events[-1].planned
 
 
+@pytest.mark.slow
 def test_few_steps_from_a_far_start_are_marked():
     reference = make_reference(dw4(), jax.random.key(2), 100, FAR_AND_FEW)
     assert not reference.is_converged and reference.positions.shape == (100, 8)

@@ -128,6 +128,7 @@ def test_every_sample_is_refined(after):
         assert set(np.asarray(buffer.origin)) == {ORIGINS.index("refined")}
 
 
+@pytest.mark.slow
 def test_a_subset_joins_the_buffer(exact):
     """1000 chains, 7 steps, every third kept: 2 states of each join, and they are right."""
     hot, cold, *_ = refined(*exact, SUBSET)

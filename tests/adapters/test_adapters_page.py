@@ -1,8 +1,7 @@
 """The examples of docs/adapters.md run as printed, at a tiny size; what they make is saved and loaded.
 
-One is fitted for real, as little as goes; the others get a sampler that was never trained, whose draws are standard
-normals in the coordinates that a method works in: what is guarded is the way from there to the user. The slow tests fit
-them all.
+They get a sampler that was never trained, whose draws are standard normals in the coordinates that a method works in:
+what is guarded is the way from there to the user. The slow tests fit them all.
 """
 
 import dataclasses
@@ -73,8 +72,8 @@ def test_the_page_has_an_example_of_each():
         assert word in block
 
 
-def test_a_tree_of_parameters(monkeypatch, capsys, tmp_path):
-    names, printed = _runner(monkeypatch, capsys, True)(0)
+def test_a_tree_of_parameters(run_block, tmp_path):
+    names, printed = run_block(0)
     assert "(1000,)" in printed and "(1, 1000)" in printed
     sampler, log_density = names["sampler"], names["log_density"]
     draws, log_weights = sampler.sample_weighted(16)

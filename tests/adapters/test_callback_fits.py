@@ -14,6 +14,7 @@ import tempering as tp
 from support.black_boxes import CENTRE, WIDTH, Counted
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
+from support.unchecked import unchecked
 from tempering.adapters import from_callable
 from tempering.automatic import default_settings
 from tempering.errors import BudgetError, SettingsError
@@ -37,7 +38,7 @@ CASES = {
     "PTSD with a pilot, finite": ("ptsd", "finite", tiny_ptsd(exploration=AUTOMATIC, **PILOT)),
     "PT+DM with a pilot, returned": ("pt_dm", "returned", tiny_pt_dm(exploration=AUTOMATIC, **PILOT)),
 }
-FAST = ("PTSD, none", "PT+DM, finite")
+FAST = ("PTSD, none",)
 by_case = pytest.mark.parametrize(
     "case", [case if case in FAST else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
 )
@@ -45,7 +46,7 @@ by_case = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_quickly():
-    with quick_compilation():
+    with quick_compilation(), unchecked():
         yield
 
 

@@ -165,6 +165,7 @@ class _HashableList(list):
     __hash__ = object.__hash__
 
 
+@pytest.mark.slow
 def test_five_ladders_and_lengths_compile_once():
     traces = _HashableList()
     counts = []
