@@ -61,7 +61,7 @@ def few_memory_maps():
     """
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and sum(1 for _ in maps.open()) > 25_000:
+    if maps.exists() and sum(1 for _ in maps.open()) > 40_000:
         jax.clear_caches()
         gc.collect()
 

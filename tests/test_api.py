@@ -67,7 +67,7 @@ def arrays_of(sampler) -> dict[str, bytes]:
 # What comes back.
 
 
-@pytest.mark.parametrize("method", ["ptsd", "pt_dm"])
+@pytest.mark.parametrize("method", ["ptsd", pytest.param("pt_dm", marks=pytest.mark.slow)])
 def test_a_density_becomes_a_sampler(method, capsys):
     settings = {"ptsd": tiny_ptsd, "pt_dm": tiny_pt_dm}[method]()
     sampler = fit(method=method)

@@ -84,6 +84,10 @@ CASES = {
     "PT+DM without final draws": ("pt_dm", tiny_pt_dm(num_final_draws=0)),
 }
 SLOW = (
+    "PTSD by HMC",
+    "PTSD, steps that do not divide by thin",
+    "PTSD over two levels",
+    "PT+DM by HMC",
     "PTSD with one network",
     "PTSD with one network, a subset joins the weighted",
     "PTSD, levels of unlike size",

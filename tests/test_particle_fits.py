@@ -209,6 +209,7 @@ def test_langevin_steps_mend_what_is_local():
     must_fail(check_after_langevin, 2)
 
 
+@pytest.mark.slow
 def test_draws_that_langevin_steps_cannot_start_from_are_counted():
     target = in_inner_coordinates(springs())
     draws = jnp.full((6, GEOMETRY.dim), 0.1).at[2].set(jnp.nan)

@@ -92,6 +92,7 @@ print(fingerprint(as_target(log_density, 2)))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_agree():
     # Addresses and the order of sets differ between processes; neither may show.
     found = set()

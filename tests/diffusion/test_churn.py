@@ -130,6 +130,7 @@ def test_without_kicks_it_is_heun(divergence):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_oracle_has_nearly_equal_weights_and_more_steps_more_so():
     """At a given S_churn. At a given gamma no number of steps makes them shorter: each first goes back up."""
     variances = []
@@ -145,6 +146,7 @@ def test_the_oracle_has_nearly_equal_weights_and_more_steps_more_so():
     assert abs(np.mean(log_weights) - LOG_Z) < 0.01
 
 
+@pytest.mark.slow
 def test_a_mean_eigenvalue_serves_where_a_fixed_variance_does_not(monkeypatch):
     """With probes B has one variance. It must follow the denoiser: either end of its range costs the weights."""
     ratio = churn._log_kick_ratio

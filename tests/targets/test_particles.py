@@ -366,8 +366,8 @@ def test_by_name():
 
 REFUSED = {
     "one particle": (lambda: lennard_jones(1), SettingsError, "single particle"),
-    "half a particle": (lambda: lennard_jones(2.5), SettingsError, "whole number"),
-    "no space": (lambda: PairPotential(jnp.sin, 3, 0), SettingsError, "spatial_dim is 0"),
+    "half a particle": (lambda: lennard_jones(2.5), SettingsError, "an integer"),
+    "no space": (lambda: PairPotential(jnp.sin, 3, 0), SettingsError, "spatial_dim = 0"),
     "negative trap": (lambda: lennard_jones(3, trap=-1.0), SettingsError, "at least 0"),
     "infinite trap": (lambda: lennard_jones(3, trap=np.inf), SettingsError, "finite"),
     "count of three": (lambda: PairPotential(jnp.sin, 3, count=3), SettingsError, "at most 2"),
