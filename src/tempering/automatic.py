@@ -5,7 +5,7 @@ wrong.
 """
 
 import dataclasses
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tempering.errors import BudgetError
 from tempering.geometry import Centred
@@ -52,7 +52,7 @@ def default_settings(method: str, dim: int, geometry: Centred | None = None) -> 
     network = Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True)
     noise, training = Noise(), Training(num_steps=8000, num_finetune_steps=2000, batch_size=512, patience=40)
     if geometry is not None:
-        particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
+        particles: dict[str, Any] = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
         if dim <= 16:
             network = Network("egnn", width=32, depth=3, is_shared=True, **particles)
         else:

@@ -3,6 +3,8 @@
 Shared by every method that starts from parallel tempering.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -94,9 +96,7 @@ def explore(
     return Explored(tuple(buffers), result.step_size)
 
 
-def _stationarity(
-    target, draws: ChainState, scale: Float[Array, " dim"], beta: Float[Array, ""]
-) -> dict[str, float | None]:
+def _stationarity(target, draws: ChainState, scale: Float[Array, " dim"], beta: Float[Array, ""]) -> dict[str, Any]:
     """Whether the chains of a level have forgotten their start and stay where they are; nothing from too few draws."""
     if draws.position.shape[0] < _LEAST_DRAWS or draws.position.shape[1] < 2:
         return {}

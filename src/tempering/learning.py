@@ -161,13 +161,14 @@ def final_sampler(
         key, num, sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
-    estimates = [_final_log_z(key, model, sampling, weighted)]
+    own = _final_log_z(key, model, sampling, weighted)
+    estimates: list[tuple[float | None, float | None]] = [own]
     guided, k = levels[-1], levels[-1].pareto_k
     if k is not None and k <= 0.5 and is_exact(settings.sampling, draws.shape[1]):
         estimates.append((guided.log_z, guided.log_z_error))
     log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
-    final = {"num_final_draws": num}
-    final["log_z_final"], final["log_z_final_error"] = (finite_or_none(value) for value in estimates[0])
+    final: dict[str, Any] = {"num_final_draws": num}
+    final["log_z_final"], final["log_z_final_error"] = (finite_or_none(value) for value in own)
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
     final |= coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, beta)
     k = finite_or_none(weighted.pareto_k)

@@ -44,7 +44,7 @@ def compare(first, second, *, num: int, seed: int) -> list[Finding]:
     findings = []
     estimates = [(s.log_z, s.log_z_error) for s in (first, second)]
     if all(value is not None for pair in estimates for value in pair):
-        findings.append(log_z_agreement("log Z of two fits", *estimates, "wrong", _DISAGREE))
+        findings.append(log_z_agreement("log Z of two fits", estimates[0], estimates[1], "wrong", _DISAGREE))
     is_weighted = first.target is not None and second.target is not None
     sets = [_draws(sampler, num, seed + index, is_weighted) for index, sampler in enumerate((first, second))]
     sizes = [1.0 / np.sum(weights**2) for _, weights, _ in sets]

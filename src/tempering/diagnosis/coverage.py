@@ -6,6 +6,7 @@ ever have drawn it. No evaluation of the target.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,7 @@ def coverage(
     evidence: tuple[tuple[Buffer, Float[Array, ""]], ...],
     own_log_weights: Float[Array, " particle"],
     beta: Float[Array, ""],
-) -> dict[str, float | int | None]:
+) -> dict[str, Any]:
     """What samples of hotter levels say of a model at `beta`.
 
     Looked at are the coldest level that keeps enough samples there, and the coldest whose samples came from chains,
@@ -84,7 +85,9 @@ def coverage(
     chains = [pair for pair in cold if int(pair[0].origin[0]) == 0]
     chosen = [cold[-1], *(pair for pair in chains[-1:] if pair is not cold[-1])]
     keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
-    found = [_judge(k, log_prob_fn, *pair, own, log_z, beta) for k, pair in zip(keys, chosen, strict=True)]
+    found = [
+        _judge(k, log_prob_fn, at_beta, ess, own, log_z, beta) for k, (at_beta, ess) in zip(keys, chosen, strict=True)
+    ]
     return max(found, key=lambda numbers: numbers["hidden_share"])
 
 
@@ -96,7 +99,7 @@ def _judge(
     own: np.ndarray,
     log_z: float,
     beta: Float[Array, ""],
-) -> dict[str, float | int | None]:
+) -> dict[str, Any]:
     key_pick, key_density = jax.random.split(key)
     picked = np.asarray(resample(key_pick, jnp.log(buffer.weight), _NUM_JUDGED, "systematic"))
     # The same number of rows whatever was picked, so that one compilation serves every level.

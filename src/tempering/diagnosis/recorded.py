@@ -93,7 +93,7 @@ def _start(levels: list[LevelRecord], checks: dict) -> list[Finding]:
         return []
     hottest = levels[0]
     troubles = []
-    if not hottest.rhat < _HIGH_RHAT:
+    if not _number(hottest.rhat) < _HIGH_RHAT:
         troubles.append("its chains have not forgotten their starts at the hottest level")
     if hottest.drift is not None and hottest.drift > _LARGEST_SHIFT:
         troubles.append("early and late draws of the hottest level have different means")
@@ -132,15 +132,16 @@ def _way(levels: list[LevelRecord]) -> list[Finding]:
     guided = [record for record in levels if record.ess_fraction is not None]
     if not guided:
         return []
-    sizes = [record.ess_fraction * (record.num_draws or math.inf) for record in guided]
-    worst = min(range(len(guided)), key=lambda k: sizes[k] if math.isfinite(sizes[k]) else guided[k].ess_fraction)
+    shares = [_number(record.ess_fraction) for record in guided]
+    sizes = [share * (record.num_draws or math.inf) for share, record in zip(shares, guided, strict=True)]
+    worst = min(range(len(guided)), key=lambda k: sizes[k] if math.isfinite(sizes[k]) else shares[k])
     record, size = guided[worst], sizes[worst]
     number = f", {size:.0f} draws" if math.isfinite(size) else ""
     measured = f"lowest effective share {record.ess_fraction:.3f}{number} at T = {record.temperature:.4g}"
     tails = [level.pareto_k for level in guided if level.pareto_k is not None]
     measured += f", largest Pareto k {max(tails):.2f}" if tails else ""
     dropped = [level for level in guided if level.hidden_share is not None and _is_hidden(level, _HIDDEN_ON_THE_WAY)]
-    if size < _COLLAPSED or (not math.isfinite(size) and record.ess_fraction < 0.01):
+    if size < _COLLAPSED or (not math.isfinite(size) and shares[worst] < 0.01):
         meaning = "a level rests on a handful of draws, and all that follows with it"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     if tails and max(tails) > _VERY_HIGH_K:
@@ -179,7 +180,9 @@ def _final(sampler) -> list[Finding]:
     pairs = [(sampler.checks.get("log_z_final"), sampler.checks.get("log_z_final_error"))]
     pairs += [(record.log_z, record.log_z_error) for record in sampler.levels[-1:]]
     if len(pairs) == 2 and all(value is not None for pair in pairs for value in pair):
-        findings.append(log_z_agreement("log Z of the last level and the final draws", *pairs, "doubtful", _MORE))
+        findings.append(
+            log_z_agreement("log Z of the last level and the final draws", pairs[0], pairs[1], "doubtful", _MORE)
+        )
     return findings
 
 
@@ -223,7 +226,8 @@ def _values(sampler) -> list[Finding]:
 
 
 def _is_hidden(record: LevelRecord, least: float) -> bool:
-    return (record.num_hidden or 0) >= 3 and record.hidden_share - 2.0 * (record.hidden_error or 0.0) > least
+    share, error = record.hidden_share or 0.0, record.hidden_error or 0.0
+    return (record.num_hidden or 0) >= 3 and share - 2.0 * error > least
 
 
 def _number(value) -> float:

@@ -178,7 +178,7 @@ def make_reference(
     # Evenly over (draw, chain), draws slowest: every chain and every part of the run has its share.
     rows = np.linspace(0, num_draws * settings.num_chains - 1, num).round().astype(int)
     inner = cold.position.reshape((-1, target.dim))[rows]
-    embedded = np.asarray(jax.vmap(target.geometry.embed)(inner), np.float32)
+    embedded = np.asarray(jax.vmap(target.chart.embed)(inner), np.float32)
     log_density = np.asarray(cold.log_density.reshape(-1)[rows], np.float32)
     return Reference(embedded, log_density, evidence, ledger.total)
 

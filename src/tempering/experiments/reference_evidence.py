@@ -35,6 +35,7 @@ def _virials(draws: ChainState) -> Float[Array, "draw chain"]:
 def evidence_of(target: Inner, draws: ChainState, tally: Tally) -> dict[str, Any]:
     """The evidence of draws at T = 1 of axes (draw, chain), as JSON can hold it, and the verdict in words."""
     energies = -np.asarray(draws.log_density, np.float64)
+    assert target.geometry is not None, "only systems of particles are asked"
     features = jax.jit(jax.vmap(jax.vmap(target.geometry.invariants)))(draws.position)
     rhat_distances = float(jnp.max(split_rhat(features)))
     rhat_energy = float(split_rhat(draws.log_density[..., None])[0])

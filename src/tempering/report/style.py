@@ -166,7 +166,10 @@ def label_ends(axes, ends: Sequence[tuple[float, float, str, str]], gap: float =
         gap: least distance between two names that stand at the same x, in heights of the axes.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    places = [(*map(float, to_axes.transform((x, y))), name, colour) for x, y, name, colour in ends]
+    places: list[tuple[float, float, str, str]] = []
+    for x, y, name, colour in ends:
+        across, height = map(float, to_axes.transform((x, y)))
+        places.append((across, height, name, colour))
     last = max((across for across, *_ in places), default=0.0)
     columns: dict[float, list[tuple[float, str, str]]] = {}
     for across, height, name, colour in places:
