@@ -1,13 +1,12 @@
 """What the adapter of black boxes adds to a callable that takes 1 ms a point.
 
-    python benchmarks/bench_callback.py [--seconds 0.001] [--points 64] [--steps 40]
+    python benchmarks/bench_callback.py [--seconds 0.001] [--points 8 64 200] [--steps 40] [--out results/callback.json]
 
 A callable that sleeps for a given time at every point (and one that is busy for as long) is stepped by parallel
 tempering: two levels, half the points each, a random walk. The figure is the time of the steps over points x steps x
 the time that a bare loop over the same points takes. The aim is at most 1.2.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 
@@ -68,16 +67,20 @@ def overhead(fn: Callable[[np.ndarray], float], num_points: int, num_steps: int)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1e-3, help="time of one point")
-    parser.add_argument("--points", type=int, default=64, help="points of a batch")
-    parser.add_argument("--steps", type=int, default=40, help="steps that are timed")
-    given = parser.parse_args()
+    from measure import finish, parser  # beside this script; a test loads `overhead` from elsewhere
+
+    made = parser(__doc__)
+    made.add_argument("--seconds", type=float, default=1e-3, help="time of one point")
+    made.add_argument("--points", type=int, nargs="+", default=[8, 64, 200], help="points of a batch")
+    made.add_argument("--steps", type=int, default=40, help="steps that are timed")
+    given = made.parse_args()
+    figures = {}
     for make in (sleeping, busy):
-        ratio = overhead(make(given.seconds), given.points, given.steps)
-        print(
-            f"{make.__name__} {1e3 * given.seconds:g} ms a point, batches of {given.points}: {ratio:.3f} of bare calls"
-        )
+        for points in given.points:
+            ratio = overhead(make(given.seconds), points, 5 if given.quick else given.steps)
+            figures[f"{make.__name__}, batches of {points}"] = ratio
+            print(f"{make.__name__} {1e3 * given.seconds:g} ms a point, batches of {points}: {ratio:.3f} of bare calls")
+    finish(given, figures, seconds=given.seconds, steps=given.steps)
 
 
 if __name__ == "__main__":
