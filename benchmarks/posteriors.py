@@ -10,6 +10,7 @@ share of that number as its budget, and what is left goes into weighted draws: f
 
 import json
 import time
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from measure import parser as measure_parser
 from numpyro.infer import MCMC, NUTS
 
 import tempering as tp
+from tempering.automatic import default_settings
 from tempering.baselines import smc
 
 NUM_COEFFICIENTS, NUM_ROWS = 25, 500
@@ -112,7 +114,7 @@ def evidence(target, seed: int, budget: int, repeats: int) -> dict:
     return {"log_z": float(np.mean(values)), "error": error, "runs": values, "evaluations_each": budget}
 
 
-def one(name: str, seed: int, share: float, path: str) -> dict:
+def one(name: str, seed: int, options) -> dict:
     model, data_fn = MODELS[name]
     data = data_fn()
     began = time.perf_counter()
@@ -121,19 +123,24 @@ def one(name: str, seed: int, share: float, path: str) -> dict:
     print(f"{name}: NUTS spent {spent:,} gradients in {nuts_seconds:.0f} s", flush=True)
     target = tp.from_numpyro(model, *data)
     # The weighted draws need values only; the ledger enters them as evaluations all the same.
-    budget = int(share * spent)
-    options = {"reference": target.reference} if path == "prior" else {}
+    budget = int(options.share * spent)
+    settings = default_settings("ptsd", target.dim)
+    if options.steps is not None:
+        training = replace(settings.training, num_steps=options.steps, num_finetune_steps=options.steps // 4)
+        settings = replace(settings, training=training)
+    reference = None if options.path == "prior" else "none"
     began = time.perf_counter()
-    sampler = tp.fit(target, budget=budget, seed=seed, progress=False, **options)
+    sampler = tp.fit(target, budget=budget, seed=seed, settings=settings, reference=reference, progress=False)
     fit_seconds = time.perf_counter() - began
-    num = min(10_000, spent - sampler.evaluations)
+    num = min(options.draws, spent - sampler.evaluations)
     draws, log_weights = sampler.sample_weighted(num, seed=seed + 1)
     ours = sampler.evaluations + sampler.ledger.points["sampling"]
     print(sampler.summary(), flush=True)
-    long = evidence(target, seed, 2_000_000 if name == "logistic" else 1_000_000, 3)
+    long = evidence(target, seed, 1_000_000, 3)
     record = {
         "seed": seed,
-        "path": path,
+        "path": options.path,
+        "steps": settings.training.num_steps,
         "nuts_gradients": spent,
         "nuts_seconds": nuts_seconds,
         "evaluations": ours,
@@ -159,8 +166,12 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--share", type=float, default=0.85, help="of NUTS's gradients that the fit may spend")
     parser.add_argument("--path", choices=("power", "prior"), default="prior", help="p^(1/T), or from the prior")
+    parser.add_argument(
+        "--steps", type=int, help="training steps of the first and last fit; the default's if not given"
+    )
+    parser.add_argument("--draws", type=int, default=10_000, help="weighted draws, where the evaluations allow them")
     options = parser.parse_args()
-    runs = {name: [one(name, seed, options.share, options.path) for seed in options.seeds] for name in options.names}
+    runs = {name: [one(name, seed, options) for seed in options.seeds] for name in options.names}
     finish(options, runs, share=options.share, path=options.path)
 
 
