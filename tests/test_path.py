@@ -69,6 +69,8 @@ def test_a_missing_reference_is_the_plain_power():
 def test_outside_of_the_reference_counts_for_nothing_at_beta_one_and_rules_below():
     values = tempered(jnp.asarray([1.0, 0.5]), jnp.float32(-3.0), jnp.float32(-jnp.inf))
     assert float(values[0]) == -3.0 and float(values[1]) < -1e28
+    slopes = tempered(jnp.asarray([1.0, 0.5]), jnp.float32(2.0), jnp.float32(jnp.nan))
+    assert float(slopes[0]) == 2.0 and bool(jnp.isnan(slopes[1]))
 
 
 @pytest.mark.parametrize("kernel", [MALA(), HMC(num_leapfrog=3)], ids=["mala", "hmc"])

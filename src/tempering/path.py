@@ -27,7 +27,8 @@ def tempered(beta: Float[Array, "*beta"], value: Array, of_reference: Array | No
     """beta value + (1 - beta) of_reference: of log densities or of gradients; `of_reference` None means zero."""
     if of_reference is None:
         return beta * value
-    return beta * value + (1.0 - beta) * jnp.maximum(of_reference, _LOWEST)
+    mixed = beta * value + (1.0 - beta) * jnp.maximum(of_reference, _LOWEST)
+    return jnp.where(beta < 1.0, mixed, value)  # 0 times a gradient that is not finite would be NaN
 
 
 def log_ratio(log_density: Array, reference: ReferenceValues | None) -> Array:
