@@ -134,6 +134,7 @@ REFUSED = [
     (PTSDSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
     (PTSDSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes", 1], "True or False"),
     (PTSDSettings, "level_size", "level_size", [19, 50.0], "an integer of at least 20"),
+    (PTSDSettings, "initial_share", "initial_share", [0.0, 1.0, float("nan")], "a number between 0 and 1"),
     (PTSDSettings, "last_buffer_size", "last_buffer_size", [19, True], "an integer of at least 20"),
     (PTDMSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
     (PTDMSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),

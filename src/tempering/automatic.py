@@ -30,12 +30,10 @@ __all__ = ["default_budget", "default_settings", "pilot_settings", "sized"]
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
-_NUM_CHAINS = 100
 _PILOT_SHARE, _USUAL_ROUNDS = 0.15, 6
 _LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
 _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
-_INITIAL_SHARE = 0.3
-_LAST_SHARE = 0.3
+_LAST_SHARE = 3.0 / 7.0
 _LEAST_SAMPLES = 500
 
 
@@ -97,24 +95,26 @@ def pilot_settings(pilot: Pilot, budget: int, kernel) -> Pilot:
     return dataclasses.replace(pilot, num_chains=num_chains, num_steps=num_steps)
 
 
-def _initial(affordable: int, num_levels: int, buffer_size: int, scale: float) -> tuple[Initial, int]:
-    """Chains that spend `affordable` evaluations over `num_levels` levels, and the samples they keep of each.
+def _initial(affordable: int, num_levels: int, buffer_size: int, given: Initial) -> tuple[Initial, int]:
+    """The given chains, as long as `affordable` evaluations last over `num_levels` levels, and the samples of each.
 
     A chain pays one evaluation to start; a third of its steps burns in.
     """
-    num_steps = max(3, affordable // (num_levels * _NUM_CHAINS) - 1)
+    num_chains = given.num_chains
+    num_steps = max(3, affordable // (num_levels * num_chains) - 1)
     burn_in = max(1, num_steps // 3)
-    size = min(buffer_size, _NUM_CHAINS * (num_steps - burn_in))
-    thin = max(1, (num_steps - burn_in) // -(-size // _NUM_CHAINS))
+    size = min(buffer_size, num_chains * (num_steps - burn_in))
+    thin = max(1, (num_steps - burn_in) // -(-size // num_chains))
     num_draws = (num_steps - burn_in) // thin
-    return Initial(_NUM_CHAINS, burn_in + thin * num_draws, burn_in, thin, scale), min(size, _NUM_CHAINS * num_draws)
+    initial = dataclasses.replace(given, num_steps=burn_in + thin * num_draws, burn_in=burn_in, thin=thin)
+    return initial, min(size, num_chains * num_draws)
 
 
 def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> Settings:
     """The settings with sizes that spend the budget on a ladder of that length.
 
-    PTSD gives three tenths to the initial PT, four tenths to the levels on the way, and the rest to the last level,
-    whose weights the final model learns. PT+DM has the initial PT only.
+    PTSD gives `initial_share` to the initial PT, four sevenths of the rest to the levels on the way, and what is left
+    to the last level, whose weights the final model learns. PT+DM has the initial PT only, and so has a ladder of two.
 
     Args:
         budget: what is left of it after the pilot.
@@ -123,18 +123,20 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
     Raises:
         BudgetError: if the budget is too small for a ladder of this length.
     """
-    num_final = max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget)))
-    left, scale, cost = budget - num_final, settings.initial.scale, kernel.evaluations_per_step
+    # None asked for is a wish: weights of some samplers cost more than their training.
+    num_final = max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget))) if settings.num_final_draws > 0 else 0
+    left, cost = budget - num_final, kernel.evaluations_per_step
     if not isinstance(settings, PTSDSettings):
-        initial, size = _initial(left // cost, num_levels, 1500 + 200 * dim, scale)
+        initial, size = _initial(left // cost, num_levels, 1500 + 200 * dim, settings.initial)
         _check(size, budget, num_levels)
         return dataclasses.replace(settings, initial=initial, buffer_size=size, num_final_draws=num_final)
     num_between = max(0, num_levels - 3)
-    share = (1.0 - _INITIAL_SHARE - _LAST_SHARE) / num_between if num_between else 0.0
-    initial, size = _initial(int(_INITIAL_SHARE * left) // cost, 2, 1500 + 200 * dim, scale)
+    rest = 1.0 - settings.initial_share if num_levels > 2 else 0.0
+    share = rest * (1.0 - _LAST_SHARE) / num_between if num_between else 0.0
+    initial, size = _initial(int((1.0 - rest) * left) // cost, 2, 1500 + 200 * dim, settings.initial)
     between = int(share * left) if num_between else size
     spent = 2 * initial.num_chains * (1 + initial.num_steps * cost) + num_between * between
-    _check(min(size, between, left - spent), budget, num_levels)
+    _check(min(size, between, left - spent) if num_levels > 2 else size, budget, num_levels)
     ladder = settings.ladder
     return dataclasses.replace(
         settings,
@@ -142,7 +144,7 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
         initial=initial,
         buffer_size=size,
         level_size=between,
-        last_buffer_size=left - spent,
+        last_buffer_size=left - spent if num_levels > 2 else None,
         num_final_draws=num_final,
     )
 

@@ -124,7 +124,8 @@ def prepare(
     budget = ledger.budget or default_budget(target.dim) * each
     if settings.is_sized_by_budget:
         ledger.budget = tell.planned = budget
-    if ladder.temperatures is not None or ladder.hottest is not None:
+    is_given = ladder.temperatures is not None or ladder.hottest is not None
+    if is_given and settings.pilot.ceiling is None:
         prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn, jnp.ones((target.dim,)))
     else:
         if settings.is_sized_by_budget:

@@ -16,6 +16,7 @@ from tempering.settings import (
     Exploration,
     Initial,
     Ladder,
+    MethodSettings,
     Network,
     Noise,
     PTDMSettings,
@@ -31,6 +32,9 @@ __all__ = ["PRESETS", "preset"]
 _MOG40 = TargetConfig("mog40")
 _MW32 = TargetConfig("many_well", {"dim": 32})
 _DW4, _LJ13, _LJ55 = TargetConfig("dw4"), *(TargetConfig("lj", {"num_particles": n}) for n in (13, 55))
+
+_LARGEST_WEIGHED = 64
+"""Dimensions of a liquid up to which its weights are worth their evaluations."""
 
 # The paper's appendix: 5-layer MLP, t_max = 40, Euler, sigma_data from the buffer, batch 1,000, 10,000 iterations.
 _PAPER_NETWORK = Network(kind="mlp", width=256, depth=5)
@@ -135,9 +139,38 @@ def _of_particles(
     config = _ours(name, description, target, geometry.dim, budget, method, geometry)
     if target.name != "lj":
         return config
-    # A liquid at T = 1, without barriers: hotter levels are there for the ladder, not for mixing.
-    pilot = dataclasses.replace(config.settings.pilot, ceiling=2.0)
-    return dataclasses.replace(config, settings=dataclasses.replace(config.settings, pilot=pilot))
+    # A thousand of each need a million optimal permutations; weights of a churned sampler cost more than its training.
+    metrics = MetricsConfig(num_transport=500)
+    if geometry.dim > _LARGEST_WEIGHED:
+        metrics = MetricsConfig(num_transport=200, num_weighted=0, num_langevin=1_000)
+    return dataclasses.replace(config, settings=_of_liquid(config.settings, geometry), metrics=metrics)
+
+
+def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
+    """Lennard-Jones clusters are liquid at T = 1, without barriers: a hotter level lends chains speed and no more.
+
+    Few long chains of long trajectories (docs/log.md), started by a short pilot. LJ-13 then has a last level just below
+    the second, whose independent, weighted draws are worth ten times what the chains give for the same evaluations. In
+    162 dimensions weights are worth nothing: LJ-55 learns from the chains alone, and is sampled with churn.
+    """
+    is_large = geometry.dim > _LARGEST_WEIGHED
+    settings = dataclasses.replace(
+        settings,
+        buffer_size=500,
+        pilot=dataclasses.replace(settings.pilot, ceiling=1.1 if is_large else 1.3, max_rounds=4),
+        ladder=Ladder(temperatures=(1.1 if is_large else 1.3, 1.0)),
+        initial=Initial(num_chains=25),
+        exploration=Exploration(kernel="hmc", num_leapfrog=8, swap_interval=2),
+        training=dataclasses.replace(settings.training, num_steps=20_000, batch_size=128 if is_large else 512),
+    )
+    if is_large:
+        churned = Sampling(
+            "churn", num_steps=200, churn=80.0, churn_max=5.0, divergence="automatic", num_probes=4, chunk_size=500
+        )
+        return dataclasses.replace(settings, num_final_draws=0, sampling=churned)
+    if isinstance(settings, PTSDSettings):
+        settings = dataclasses.replace(settings, ladder=Ladder(temperatures=(1.3, 1.02, 1.0)), initial_share=0.7)
+    return settings
 
 
 PRESETS: dict[str, RunConfig] = {

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from tempering.kernels import ChainState, Kernel
 from tempering.ledger import Ledger
-from tempering.parallel_tempering.run import Rules, run, start
+from tempering.parallel_tempering.relax import settled
+from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.state import Tally, TemperingState
 from tempering.settings import Exploration, Initial
 from tempering.types import Array, Float, Key
@@ -44,7 +45,7 @@ def rows_start(rows: Float[Array, "row dim"]) -> StartFn:
 
 
 def planned_evaluations(initial: Initial, num_levels: int, kernel: Kernel) -> int:
-    """Exactly what the initial PT costs: one evaluation to start a chain, then its steps."""
+    """What the initial PT costs, unless chains start in walls: one evaluation to start a chain, then its steps."""
     steps = initial.burn_in + initial.num_draws * initial.thin
     return num_levels * initial.num_chains * (1 + steps * kernel.evaluations_per_step)
 
@@ -66,7 +67,7 @@ def initial_draws(
     num_levels = betas.shape[0]
     positions = start_fn(key_positions, num_levels * initial.num_chains)
     positions = positions.reshape((num_levels, initial.num_chains, -1))
-    state, num_replaced = start(key_start, target, kernel, positions, betas, ledger, "initial_pt")
+    state, num_replaced = settled(key_start, target, kernel, positions, betas, ledger, "initial_pt")
     acceptance = exploration.target_acceptance or kernel.optimal_acceptance
     rules = Rules.of(acceptance, exploration.swap_interval, initial.burn_in, exploration.swap_scheme)
     state, draws = run(

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from tempering.kernels import ChainState, Kernel, StepSizes
 from tempering.ledger import Ledger
 from tempering.parallel_tempering.mixing import split_rhat, virial
-from tempering.parallel_tempering.relax import NUM_STEPS, climb, is_steep
-from tempering.parallel_tempering.run import Rules, run, start
+from tempering.parallel_tempering.relax import NUM_STEPS, settled
+from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.scouts import LEG_GROWTH, Journey, send
 from tempering.parallel_tempering.state import TemperingState
 from tempering.settings import Pilot
@@ -236,13 +236,9 @@ def heat(
 
 def _started(key: Key, oven: _Oven, positions: Float[Array, "chain dim"]) -> tuple[TemperingState, Array, int]:
     """The first state, in units of the starting points' spread: out of walls, if they stand in one."""
-    one = jnp.ones((1,))
     scale = _spread(positions, oven.is_isotropic)
-    scaled, where = Scaled(oven.target, scale), positions / scale[None]
-    state, num_replaced = start(key, scaled, oven.kernel, where[None], one, oven.ledger, "pilot")
-    if has_gradient(scaled) and is_steep(state.chain.log_density_grad[0]):
-        where = climb(scaled, state.chain.position[0], oven.ledger, "pilot")
-        state, num_replaced = start(key, scaled, oven.kernel, where[None], one, oven.ledger, "pilot")
+    scaled, where = Scaled(oven.target, scale), (positions / scale[None])[None]
+    state, num_replaced = settled(key, scaled, oven.kernel, where, jnp.ones((1,)), oven.ledger, "pilot")
     return state, scale, num_replaced
 
 

@@ -71,7 +71,8 @@ class Pilot:
         max_rounds: temperatures tried at most.
         max_rhat: chains count as mixed when the largest R-hat over coordinates is below this.
         ceiling: the hottest temperature to try; what rounds are left are spent there as one long round. None has none.
-            For a liquid, which hotter is only larger: a gas in its trap takes longer to mix than the liquid.
+            For a liquid, which hotter is only larger: a gas in its trap takes longer to mix than the liquid. With a
+            ceiling the pilot also runs below a given ladder, for starting points and units.
         num_scout_legs: once chains mix, scouts are heated by this many factors of four and cooled again, to see whether
             they come back to where the chains are; they take the place of two rounds, where so many are left. 0 sends
             none, nor does a ceiling.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 
 from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
-from tempering.settings.checks import require, require_count, require_flag, require_kind
+from tempering.settings.checks import require, require_count, require_flag, require_kind, require_number
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
 __all__ = ["MethodSettings", "PTDMSettings", "PTSDSettings"]
@@ -68,16 +68,20 @@ class PTSDSettings(MethodSettings):
     Args:
         level_size: samples drawn at a level on the way; None means buffer_size, which the initial PT keeps.
         last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
+        initial_share: of what the pilot leaves of a budget, for the initial PT, where the budget sets the sizes. A
+            ladder of two levels has nothing else to spend it on.
     """
 
     level_size: int | None = None
     last_buffer_size: int | None = None
+    initial_share: float = 0.3
     guidance: Guidance = field(default_factory=Guidance)
     resampling: Resampling = field(default_factory=Resampling)
     refinement: Refinement = field(default_factory=Refinement)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_number("initial_share", self.initial_share, lambda share: 0 < share < 1, "a number between 0 and 1")
         for name in ("level_size", "last_buffer_size"):
             size = getattr(self, name)
             if size is not None:
