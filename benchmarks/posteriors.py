@@ -102,7 +102,7 @@ def evidence(target, seed: int, budget: int, repeats: int) -> dict:
             target,
             jax.random.key(seed + k),
             budget,
-            scale=2.0,
+            scale=2.5,
             target_ess=0.8,
             num_moves=2,
             num_leapfrog=4,
@@ -136,7 +136,8 @@ def one(name: str, seed: int, options) -> dict:
     draws, log_weights = sampler.sample_weighted(num, seed=seed + 1)
     ours = sampler.evaluations + sampler.ledger.points["sampling"]
     print(sampler.summary(), flush=True)
-    long = evidence(target, seed, 1_000_000, 3)
+    long = evidence(target, seed, 3_000_000, 16)
+    verdict = sampler.diagnose()
     record = {
         "seed": seed,
         "path": options.path,
@@ -154,7 +155,8 @@ def one(name: str, seed: int, options) -> dict:
         "log_z": sampler.log_z,
         "log_z_error": sampler.log_z_error,
         "log_z_smc": long,
-        "verdict": sampler.diagnose().status,
+        "verdict": verdict.status,
+        "doubts": [f"{f.name}: {f.measured}" for f in verdict.findings if f.status != "good"],
     }
     print(json.dumps(record, indent=1), flush=True)
     return record

@@ -37,6 +37,7 @@ ROOMS = (
     "checkpoint",
     "targets",
     "adapters",
+    "molecules",
     "kernels",
     "parallel_tempering",
     "starting",

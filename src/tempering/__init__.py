@@ -11,6 +11,7 @@ from tempering.api import fit, load
 from tempering.charts import above, below, interval, ordered, positive, real, simplex
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
 from tempering.ledger import Ledger
+from tempering.molecules import from_openmm
 from tempering.references import Normal, StudentT
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings, PTSDSettings
@@ -38,6 +39,7 @@ __all__ = [
     "fit",
     "from_callable",
     "from_numpyro",
+    "from_openmm",
     "from_torch",
     "interval",
     "load",

@@ -1,0 +1,29 @@
+"""Molecules: an OpenMM system, read once, as a density that JAX evaluates for whole batches."""
+
+from tempering.molecules.alanine import alanine_dipeptide, phi_psi
+from tempering.molecules.conversion import from_openmm
+from tempering.molecules.dihedrals import chiral_centres, dihedrals, is_mirrored, reflect, signed_volumes
+from tempering.molecules.exporting import load_molecule, save_molecule
+from tempering.molecules.loaders import from_amber, from_pdb, from_system_xml
+from tempering.molecules.target import MoleculeTarget
+from tempering.targets.registry import TARGETS
+
+# Here, because targets come before molecules and cannot import them.
+TARGETS["aldp"] = alanine_dipeptide
+
+__all__ = [
+    "MoleculeTarget",
+    "alanine_dipeptide",
+    "chiral_centres",
+    "dihedrals",
+    "from_amber",
+    "from_openmm",
+    "from_pdb",
+    "from_system_xml",
+    "is_mirrored",
+    "load_molecule",
+    "phi_psi",
+    "reflect",
+    "save_molecule",
+    "signed_volumes",
+]

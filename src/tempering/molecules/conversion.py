@@ -1,0 +1,138 @@
+"""`tp.from_openmm`: an OpenMM System, its topology and positions checked and made into a target."""
+
+from typing import Any
+
+import numpy as np
+
+from tempering.errors import SettingsError
+from tempering.molecules.callback import OpenMMTarget, callback_target
+from tempering.molecules.extra import require_openmm
+from tempering.molecules.reading import read_system
+from tempering.molecules.target import MoleculeTarget
+from tempering.settings.checks import require_choice, require_number
+
+__all__ = ["checked_positions", "from_openmm", "kelvin_of"]
+
+_OVERLAP = 0.01
+"""nm: no two atoms of a molecule come within a fifth of the shortest bond."""
+_LONGEST_BOND = 0.5
+"""nm: a median bond longer than this was given in another unit; ångström make 1."""
+
+
+def from_openmm(
+    system: Any,
+    topology: Any,
+    positions: Any,
+    temperature: Any = 300.0,
+    *,
+    unsupported: str = "refuse",
+    name: str = "molecule",
+) -> MoleculeTarget | OpenMMTarget:
+    """An OpenMM System as a target for `tp.fit`: its Boltzmann density at a temperature, evaluated by JAX.
+
+    The force field's parameters are read once; OpenMM takes no part in the evaluation. Coordinates are nm, flat, atom
+    after atom.
+
+    Args:
+        system: an `openmm.System` without constraints, cutoffs and periodic box.
+        topology: the `openmm.app.Topology` that it was created from; None leaves atoms without names and bonds.
+        positions: a conformation, as OpenMM gives it, or an array (atom, 3) in nm.
+        temperature: a quantity, or a number of kelvin.
+        unsupported: refuse: a System with forces that have no translation raises, naming them. callback: OpenMM
+            evaluates such a System, one conformation at a time; every one is counted.
+        name: what reports call the target.
+
+    Raises:
+        SettingsError: if OpenMM is missing, the System cannot be translated, or positions or temperature are not what
+            they should be.
+    """
+    require_openmm()
+    require_choice("unsupported", unsupported, ("refuse", "callback"))
+    import openmm
+
+    if not isinstance(system, openmm.System):
+        raise SettingsError(
+            f"system is a {type(system).__name__}; give an openmm.System, such as ForceField.createSystem makes"
+        )
+    if topology is not None and not hasattr(topology, "atoms"):
+        raise SettingsError(f"topology is a {type(topology).__name__}; give an openmm.app.Topology, or None")
+    kelvin = kelvin_of(temperature)
+    checked = checked_positions(positions, system.getNumParticles(), topology)
+    if unsupported == "callback":
+        made = callback_target(system, topology, checked, kelvin, name)
+        if made is not None:
+            return made
+    return MoleculeTarget(read_system(system, topology, checked), kelvin, name=name)
+
+
+def kelvin_of(temperature: Any) -> float:
+    """A temperature as a number of kelvin.
+
+    Raises:
+        SettingsError: for another unit, or a number that is not positive.
+    """
+    from openmm import unit
+
+    if unit.is_quantity(temperature):
+        if not temperature.unit.is_compatible(unit.kelvin):
+            raise SettingsError(f"temperature is {temperature}; give it in kelvin, such as 300*kelvin")
+        temperature = float(temperature.value_in_unit(unit.kelvin))
+    require_number("temperature", temperature, lambda value: value > 0, "a positive number of kelvin")
+    return float(temperature)
+
+
+def checked_positions(positions: Any, num_atoms: int, topology: Any = None) -> np.ndarray:
+    """Positions as an array (atom, 3) in nm.
+
+    Raises:
+        SettingsError: for another unit or shape, numbers that are not finite, or atoms at the same place.
+    """
+    array = _in_nm(positions)
+    if array.shape != (num_atoms, 3):
+        raise SettingsError(
+            f"positions have shape {array.shape}; the System has {num_atoms} atoms: give ({num_atoms}, 3), nm"
+        )
+    if not np.all(np.isfinite(array)):
+        atom = int(np.argmin(np.all(np.isfinite(array), axis=1)))
+        raise SettingsError(f"positions are not finite, first at atom {atom}: {array[atom]}; give real coordinates")
+    _check_bonds(array, topology)
+    first, second = np.triu_indices(num_atoms, 1)
+    distances = np.sqrt(np.sum((array[first] - array[second]) ** 2, axis=1))
+    if len(distances) and np.min(distances) < _OVERLAP:
+        closest = int(np.argmin(distances))
+        raise SettingsError(
+            f"atoms {first[closest]} and {second[closest]} overlap: they are {distances[closest]:.2g} nm apart, and at "
+            f"least {_OVERLAP} is needed; minimise the structure first (openmm.LocalEnergyMinimizer)"
+        )
+    return array
+
+
+def _in_nm(positions: Any) -> np.ndarray:
+    from openmm import unit
+
+    if unit.is_quantity(positions):
+        if not positions.unit.is_compatible(unit.angstrom):
+            raise SettingsError(f"positions are in {positions.unit}; give a length, such as nanometers")
+        positions = positions.value_in_unit_system(unit.md_unit_system)
+    elif isinstance(positions, list | tuple) and len(positions) and unit.is_quantity(positions[0]):
+        positions = [_in_nm(position) for position in positions]
+    try:
+        return np.array([[float(value) for value in row] for row in positions], np.float64)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"positions are a {type(positions).__name__} that is no list of points; give an array (atom, 3) in nm, or "
+            "positions of OpenMM"
+        ) from error
+
+
+def _check_bonds(array: np.ndarray, topology: Any) -> None:
+    bonds = [] if topology is None else [(bond[0].index, bond[1].index) for bond in topology.bonds()]
+    if not bonds or np.max(bonds) >= len(array):
+        return
+    ends = np.array(bonds)
+    length = float(np.median(np.linalg.norm(array[ends[:, 0]] - array[ends[:, 1]], axis=1)))
+    if length > _LONGEST_BOND:
+        raise SettingsError(
+            f"half of the bonds are longer than {length:.3g} nm: positions seem to be in another unit; plain numbers "
+            "are nm (divide ångström by 10), or give them with their unit, such as positions*angstrom"
+        )
