@@ -27,16 +27,16 @@ PANELS = (
 
 def draw(content: dict) -> bytes:
     """The figure as PNG, from what `curves.py` writes: means over seeds, bars of one standard error."""
-    from tempering.report.style import render
+    from tempering.report.style import png_of, render
 
-    return render(10.0, 6.4, lambda figure: _fill(figure, content))
+    return png_of(render(10.0, 6.4, lambda figure: _fill(figure, content)))
 
 
 def _fill(figure, content: dict) -> None:
     note = "SMC: BlackJAX's kernels, with densities and gradients carried along; the stock loop costs more evaluations."
     figure.text(0.66, 0.3, note, fontsize=8, color="#6a6a6a", wrap=True)
     figure.set_layout_engine("none")  # names in the right margins need room of their own
-    grid = figure.add_gridspec(2, 3, wspace=0.75, hspace=0.38, left=0.05, right=0.89, top=0.95, bottom=0.08)
+    grid = figure.add_gridspec(2, 3, wspace=0.75, hspace=0.38, left=0.05, right=0.88, top=0.95, bottom=0.08)
     for index, (name, metric, title) in enumerate(PANELS):
         rows = [row for row in content["summary"] if row["target"] == name and row.get(metric)]
         if rows:

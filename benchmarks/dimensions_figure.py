@@ -68,7 +68,7 @@ def fill(figure, rows: list[dict]) -> None:
 
 
 def main() -> None:
-    from tempering.report.style import render
+    from tempering.report.style import png_of, render
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
@@ -78,7 +78,7 @@ def main() -> None:
     for row in rows:
         print({key: round(value, 4) for key, value in row.items()})
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_bytes(render(10.0, 3.0, lambda figure: fill(figure, rows)))
+    options.out.write_bytes(png_of(render(10.0, 3.0, lambda figure: fill(figure, rows))))
 
 
 if __name__ == "__main__":

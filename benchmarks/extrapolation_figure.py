@@ -20,10 +20,10 @@ NUM_SHOWN = 3000
 
 def draw(content: dict, points: dict[str, dict[str, np.ndarray]]) -> bytes:
     """The figure as PNG. `points` holds, by target and column, the first two coordinates and the energy."""
-    from tempering.report.style import render
+    from tempering.report.style import png_of, render
 
     heights = [height for name in points for height in ((1.75,) if name == "mog40" else (0.95,) * 3)]
-    return render(16.5, 1.0 + 1.25 * sum(heights), lambda figure: _fill(figure, content, points, heights))
+    return png_of(render(16.5, 1.0 + 1.25 * sum(heights), lambda figure: _fill(figure, content, points, heights)))
 
 
 def _fill(figure, content: dict, points: dict, heights: list[float]) -> None:

@@ -35,10 +35,12 @@ def cell(row: dict | None, digits: int) -> str:
 
 
 def table() -> str:
-    """Every preset of every file under results/ that `seeds.py` wrote with more than one seed."""
+    """Every preset of every file under results/ that `seeds.py` wrote with several seeds; ablations have a page."""
     header = ["preset", "evaluations", *(title for title, _, _ in COLUMNS), "the paper", "seeds", "device"]
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for path in sorted((ROOT / "results").glob("*.json")):
+        if path.stem == "ablations":
+            continue
         for name, preset in json.loads(path.read_text()).get("presets", {}).items():
             runs, summary = preset["runs"], preset.get("summary")
             if len(runs) < 2 or summary is None:

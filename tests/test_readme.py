@@ -18,6 +18,14 @@ def test_the_results_table_is_current():
     assert altered != rewritten(altered), "the comparison would not notice a changed figure"
 
 
+def test_the_ablation_tables_are_current():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "ablation_table.py"))
+    text = (ROOT / "docs" / "ablations.md").read_text()
+    assert text == script["rewritten"](text), "run `python benchmarks/ablation_table.py`"
+    altered = text.replace("0.064 ± 0.002", "0.063 ± 0.002")
+    assert altered != text and altered != script["rewritten"](altered)
+
+
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
 def test_a_result_says_where_it_comes_from(path):
     content = json.loads(path.read_text())

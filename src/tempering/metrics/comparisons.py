@@ -4,7 +4,10 @@ The floor of a comparison is the same comparison with exact samples in the role 
 """
 
 import math
+import os
+import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -38,6 +41,8 @@ __all__ = [
 
 _MAX_FLOOR_PAIRS = 4
 """Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
+_MOST_AT_ONCE = 4_000
+"""Points of a transport up to which five run at once: 0.7 GB each."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ class FloorPair:
 class Comparison:
     """A computation on what it `reads` of two sets, giving the metrics `names`.
 
-    `is_costly` ones get fewer rows, and no more than `most` of them.
+    `is_costly` ones get fewer rows, and no more than `most` of them. `is_apart` ones spend their time outside Python's
+    lock: several run at once.
     """
 
     names: tuple[str, ...]
@@ -75,6 +81,7 @@ class Comparison:
     compute: Callable[..., float | tuple[float, ...]]
     is_costly: bool = False
     most: int | None = None
+    is_apart: bool = False
 
     def __call__(self, judged: Points, trusted: Points) -> tuple[float, ...]:
         result = self.compute(getattr(judged, self.reads), getattr(trusted, self.reads))
@@ -89,12 +96,12 @@ _OF_ENERGIES = (
 )
 COMPARISONS = (
     *_OF_ENERGIES,
-    Comparison(("w1",), "points", wasserstein_1, is_costly=True),
-    Comparison(("w2",), "points", wasserstein_2, is_costly=True),
+    Comparison(("w1",), "points", wasserstein_1, is_costly=True, is_apart=True),
+    Comparison(("w2",), "points", wasserstein_2, is_costly=True, is_apart=True),
 )
 PAPER_COMPARISONS = (
     Comparison(("paper_energy_tvd",), "energies", paper_energy_tvd),
-    Comparison(("paper_w2",), "points", paper_w2, is_costly=True),
+    Comparison(("paper_w2",), "points", paper_w2, is_costly=True, is_apart=True),
 )
 
 
@@ -142,8 +149,11 @@ def compare(comparison: Comparison, judged: Points, trusted: Points, floor_pair:
     if comparison.is_costly:
         limit = min(limit, comparison.most or limit)
         num_samples = num_trusted = min(limit, num_samples, num_trusted)
-    values, failure = _attempt(comparison, judged, num_samples, trusted.between(0, num_trusted))
-    floor = _measure_floor(comparison, floor_pair, num_samples, num_trusted)
+    parts = _floor_parts(comparison, floor_pair, num_samples, num_trusted)
+    (values, failure), *floors = _attempt_all(
+        comparison, [(judged, num_samples, trusted.between(0, num_trusted)), *((a, len(a), b) for a, b in parts)]
+    )
+    floor = _floor_fields(comparison, floor_pair.source, len(parts[0][0]), floors)
     return [
         Metric(name, value, *about, num_samples=num_samples, failure=failure, **floor_fields)
         for name, value, about, floor_fields in zip(
@@ -152,8 +162,10 @@ def compare(comparison: Comparison, judged: Points, trusted: Points, floor_pair:
     ]
 
 
-def _measure_floor(comparison: Comparison, floor_pair: FloorPair, num_samples: int, num_trusted: int) -> list[dict]:
-    """The fields of `Metric` that tell of the floor, for each of the comparison's names."""
+def _floor_parts(
+    comparison: Comparison, floor_pair: FloorPair, num_samples: int, num_trusted: int
+) -> list[tuple[Points, Points]]:
+    """The pairs of exact sets whose comparison is the floor."""
     stand_in, trusted = floor_pair.stand_in, floor_pair.trusted
     num_floor, num_trusted = min(num_samples, len(stand_in)), min(num_trusted, len(trusted))
     num_pairs = 1
@@ -161,23 +173,43 @@ def _measure_floor(comparison: Comparison, floor_pair: FloorPair, num_samples: i
         # Equal sizes, and the mean over disjoint pairs: where modes are far apart one pair is a noisy floor.
         num_floor = num_trusted = min(num_floor, num_trusted)
         num_pairs = min(_MAX_FLOOR_PAIRS, len(stand_in) // num_floor, len(trusted) // num_floor)
-    pairs = []
-    for i in range(num_pairs):
-        stand_in_part = stand_in.between(i * num_floor, (i + 1) * num_floor)
-        trusted_part = trusted.between(i * num_trusted, (i + 1) * num_trusted)
-        values, failure = _attempt(comparison, stand_in_part, num_floor, trusted_part)
+    return [
+        (
+            stand_in.between(i * num_floor, (i + 1) * num_floor),
+            trusted.between(i * num_trusted, (i + 1) * num_trusted),
+        )
+        for i in range(num_pairs)
+    ]
+
+
+def _floor_fields(
+    comparison: Comparison, source: str, num_floor: int, floors: list[tuple[tuple[float, ...], str | None]]
+) -> list[dict]:
+    """The fields of `Metric` that tell of the floor, for each of the comparison's names."""
+    for _, failure in floors:
         if failure is not None:
             return [{"floor": None, "floor_failure": failure}] * len(comparison.names)
-        pairs.append(values)
+    num_pairs = len(floors)
     return [
         {
             "floor": float(np.mean(column)),
             "floor_spread": float(np.std(column, ddof=1)) if num_pairs > 1 else None,
             "num_floor": num_floor,
-            "floor_source": floor_pair.source if num_pairs == 1 else f"{floor_pair.source}, mean of {num_pairs} pairs",
+            "floor_source": source if num_pairs == 1 else f"{source}, mean of {num_pairs} pairs",
         }
-        for column in zip(*pairs, strict=True)
+        for column in zip(*(values for values, _ in floors), strict=True)
     ]
+
+
+def _attempt_all(
+    comparison: Comparison, jobs: list[tuple[Points, int, Points]]
+) -> list[tuple[tuple[float, ...], str | None]]:
+    """`_attempt` on every job, in order; in threads where that helps and the memory of all at once is bounded."""
+    if not comparison.is_apart or max(num for _, num, _ in jobs) > _MOST_AT_ONCE:
+        return [_attempt(comparison, *job) for job in jobs]
+    # Threads share the filters of warnings, which transport changes: what they leave behind is undone here.
+    with warnings.catch_warnings(), ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda job: _attempt(comparison, *job), jobs))
 
 
 def _attempt(
