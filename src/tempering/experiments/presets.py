@@ -14,11 +14,13 @@ from tempering.experiments.config import MetricsConfig, RunConfig, TargetConfig
 from tempering.geometry import Centred
 from tempering.settings import (
     Exploration,
+    Guidance,
     Initial,
     Ladder,
     MethodSettings,
     Network,
     Noise,
+    Pilot,
     PTDMSettings,
     PTSDSettings,
     Refinement,
@@ -94,6 +96,24 @@ _LJ55_PAPER = PTSDSettings(
 )
 
 
+# The paper's illustration: models of T = 2 and 1.5, learned from long chains, drawn at T = 1 without correction.
+_LJ55_EXTRAPOLATION = PTSDSettings(
+    buffer_size=10_000,
+    num_final_draws=0,
+    pilot=Pilot(num_chains=64, num_steps=100, max_rounds=6, ceiling=2.0),
+    ladder=Ladder(temperatures=(2.0, 1.5, 1.0)),
+    initial=Initial(num_chains=100, num_steps=3000, burn_in=1000, thin=20),
+    exploration=Exploration(kernel="hmc", num_leapfrog=8, swap_interval=2),
+    network=Network("particle_transformer", width=128, depth=4, num_particles=55),
+    noise=Noise(prior="isotropic", is_isotropic=True),
+    training=Training(num_steps=8000, batch_size=128, learning_rate=1e-3, patience=0),
+    sampling=Sampling("churn", num_steps=200, churn=80.0, churn_max=5.0, divergence="hutchinson", chunk_size=500),
+    guidance=Guidance("finite_difference", "T"),
+    resampling=Resampling(levels="none"),
+    refinement=Refinement(num_steps=0),
+)
+
+
 def _pt_dm(settings: PTSDSettings, ladder: Ladder, initial: Initial) -> PTDMSettings:
     """PT+DM with the same buffer, network, noise, training and sampling as a PTSD run."""
     return PTDMSettings(
@@ -146,6 +166,21 @@ def _of_particles(
     return dataclasses.replace(config, settings=_of_liquid(config.settings, geometry), metrics=metrics)
 
 
+def _small_lj13() -> RunConfig:
+    """LJ-13 for two CPU cores and minutes: learned from the chains alone, with a network that is quick there."""
+    config = _of_particles("lj13-small", "LJ-13 on two CPU cores within minutes", _LJ13, Centred(13, 3), 100_000)
+    settings = dataclasses.replace(
+        config.settings,
+        num_final_draws=0,
+        ladder=Ladder(temperatures=(1.3, 1.0)),
+        network=dataclasses.replace(config.settings.network, width=32, depth=3),
+        training=dataclasses.replace(config.settings.training, num_steps=3000, batch_size=128, learning_rate=2e-3),
+        sampling=Sampling(num_steps=24, divergence="hutchinson", chunk_size=500),
+    )
+    metrics = MetricsConfig(num_samples=4_000, num_transport=200, num_weighted=0)
+    return dataclasses.replace(config, settings=settings, metrics=metrics)
+
+
 def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
     """Lennard-Jones clusters are liquid at T = 1, without barriers: a hotter level lends chains speed and no more.
 
@@ -182,6 +217,7 @@ PRESETS: dict[str, RunConfig] = {
         _ours("mw128", "Many-Well-128, our defaults", TargetConfig("many_well", {"dim": 128}), 128, 1_200_000),
         _of_particles("dw4", "DW-4, four particles in the plane, our defaults", _DW4, Centred(4, 2), 20_000),
         _of_particles("lj13", "Lennard-Jones, 13 particles, our defaults", _LJ13, Centred(13, 3), 100_000),
+        _small_lj13(),
         _of_particles("lj55", "Lennard-Jones, 55 particles, our defaults", _LJ55, Centred(55, 3), 150_000),
         _ours("mog40-pt-dm", "PT+DM on MoG-40 at the evaluations of mog40", _MOG40, 2, 20_000, "pt_dm"),
         _ours("mw32-pt-dm", "PT+DM on Many-Well-32 at the evaluations of mw32", _MW32, 32, 300_000, "pt_dm"),
@@ -211,6 +247,13 @@ PRESETS: dict[str, RunConfig] = {
                 Initial(num_chains=20, num_steps=28_480, burn_in=14_240, thin=10),
             ),
             _MW32_PAPER_METRICS,
+        ),
+        _run(
+            "lj55-extrapolation",
+            "LJ-55 at T = 1 from models of T = 2 and 1.5, uncorrected; benchmarks/lj_extrapolation.py compares ways",
+            _LJ55,
+            _LJ55_EXTRAPOLATION,
+            MetricsConfig(num_transport=200, num_weighted=0),
         ),
         _run("lj55-paper", "PTSD on LJ-55, the paper's table", _LJ55, _LJ55_PAPER, _LJ55_PAPER_METRICS),
         _run(

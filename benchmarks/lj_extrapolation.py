@@ -1,0 +1,171 @@
+"""Ways to extrapolate for a Lennard-Jones cluster: models of T = 2 and T = 1.5 asked for T = 1, as one JSON and one
+figure of interatomic distances (the paper's illustration).
+
+    python benchmarks/lj_extrapolation.py --out results/lj55-extrapolation.json --figure docs/figures/lj55-ways.png
+
+Settings are those of the preset `lj55-extrapolation`: long parallel tempering at the two temperatures, then one network
+that is told the temperature (ME, AD) and two that are not (RS, FD), all trained for as many steps. Draws are raw, and
+compared with kept reference samples (`tempering reference lj55`), which are made if there are none.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import commit
+
+from tempering.buffer import Buffer
+from tempering.checkpoint import Nowhere, Progress
+from tempering.diffusion import fit_networks
+from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
+from tempering.diffusion.networks import make_network
+from tempering.experiments.config import with_changes
+from tempering.experiments.presets import preset
+from tempering.experiments.reference import cached_reference
+from tempering.experiments.run import target_of
+from tempering.exploration import explore
+from tempering.ledger import Ledger
+from tempering.metrics import energy_tvd
+from tempering.metrics.particles import distance_tvd, pair_distances
+from tempering.parallel_tempering import betas_of
+from tempering.preparation import Teller, kernel_of, prepare
+from tempering.proposals import History, candidates
+from tempering.settings import Guidance
+from tempering.types import ignore_event
+
+WAYS = {
+    "me": ("ME", Guidance("conditioned")),
+    "ad": ("AD in T", Guidance("autodiff", "T")),
+    "rs": ("RS", Guidance("rescale")),
+    "fd": ("temperature guidance, FD in T (paper)", Guidance("finite_difference", "T")),
+    "fd-log": ("temperature guidance, FD in log T", Guidance("finite_difference", "log_T")),
+    "none": ("T = 1.5 as it is", Guidance("none")),
+}
+SHARED = ("me", "ad")
+
+
+def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
+    """Samples of the two hot levels, by the preset's initial PT."""
+    progress = Progress(ledger, Nowhere())
+    tell = Teller(ignore_event, progress, 0)
+    key_prepare, key_explore = jax.random.split(key)
+    settings, prepared = prepare(key_prepare, target, settings, None, progress, tell)
+    kernel, hot = kernel_of(settings, target.dim), prepared.temperatures[:2]
+    found = explore(key_explore, target, kernel, prepared.start_fn, prepared.scale, hot, settings, progress, tell)
+    for record in progress.ordered():
+        print(f"T = {record.temperature}: R-hat {record.rhat}, acceptance {record.acceptance}", flush=True)
+    return found.buffers
+
+
+def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max) -> dict[bool, tuple]:
+    """The networks by whether one serves both temperatures; hottest first."""
+    key_network, key_shared, key_apart = jax.random.split(key, 3)
+
+    def data_of(levels: list[int]):
+        kept = tuple(buffers[level] for level in levels)
+        return dataset_of(settings.noise, kept, betas[jnp.asarray(levels)], sigma_max, use_gradients=True)
+
+    def fit(key, is_shared: bool, parts: list[list[int]]) -> tuple:
+        network = dataclasses.replace(settings.network, is_shared=is_shared)
+        first = make_network(key_network, target.dim, network)
+        data, keys = stack(*(data_of(levels) for levels in parts)), jax.random.split(key, len(parts))
+        networks = stack(*[first] * len(parts))
+        steps = settings.training.num_steps
+        return unstack(fit_networks(keys, networks, data, settings.training, num_steps=steps)[0], len(parts))
+
+    return {True: fit(key_shared, True, [[0, 1]]), False: fit(key_apart, False, [[0], [1]])}
+
+
+def measured(target, points: np.ndarray, reference: np.ndarray) -> dict:
+    """Energy and distance TVD of centred configurations."""
+    geometry = target.geometry
+    energies = jax.jit(lambda x: -jax.lax.map(target.target.log_density, x, batch_size=1000))
+    ours, theirs = (np.asarray(energies(jnp.asarray(x, jnp.float32))) for x in (points, reference))
+    particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
+    return {
+        "energy_tvd": energy_tvd(ours, theirs),
+        "distance_tvd": float(distance_tvd(points, reference, **particles)),
+        "median_energy": float(np.median(ours)),
+    }
+
+
+def figure_of(rows: dict, distances: dict[str, np.ndarray]) -> bytes:
+    """A panel a way: its distances over the reference's."""
+    from tempering.report.style import DRAWS, FAINT, png_of, render
+
+    def fill(figure) -> None:
+        edges = np.linspace(0.0, np.quantile(distances["reference"], 0.9999) * 1.15, 161)
+        panels = figure.subplots(2, 3, sharex=True, sharey=True)
+        for axes, (way, (title, _)) in zip(panels.flat, WAYS.items(), strict=True):
+            axes.hist(distances["reference"], edges, density=True, color=FAINT, label="reference, T = 1")
+            axes.hist(distances[way], edges, density=True, histtype="step", color=DRAWS, label="draws")
+            outside = np.mean(distances[way] > edges[-1])
+            figures = f"distance TVD {rows[way]['distance_tvd']:.3f}, energy TVD {rows[way]['energy_tvd']:.2f}"
+            axes.set_title(f"{title}\n{figures}" + (f", {outside:.1%} outside" if outside > 0.0005 else ""), loc="left")
+        panels[0, 0].legend(frameon=False)
+        for axes in panels[1]:
+            axes.set_xlabel("distance of two particles")
+
+    return png_of(render(11.0, 5.4, fill))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="lj55-extrapolation")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--num", type=int, default=2_000, help="draws of every way")
+    parser.add_argument("--set", nargs="*", default=[], help="changes of settings, as in `tempering run`")
+    parser.add_argument("--commit", default=None, help="where the tree is not a git checkout")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--figure", type=Path)
+    options = parser.parse_args()
+    config = with_changes(preset(options.preset), options.set)
+    settings, target, ledger = config.settings, target_of(config), Ledger()
+    reference, _, _ = cached_reference(config.target, 10_000)
+    key_data, key_train, key_draw = jax.random.split(jax.random.key(options.seed), 3)
+    begun = time.perf_counter()
+    buffers = buffers_of(key_data, target, settings, ledger)
+    betas, sigma_max = betas_of(tuple(settings.ladder.temperatures)), largest_sigma(settings.noise, buffers[0])
+    networks = trained(key_train, target, settings, buffers, betas[:2], sigma_max)
+    print(f"trained after {time.perf_counter() - begun:.0f} s", flush=True)
+    particles = {"num_particles": target.geometry.num_particles, "spatial_dim": target.geometry.spatial_dim}
+    distances = {"reference": np.ravel(pair_distances(reference.positions[: options.num], **particles))}
+    rows = {}
+    for way, (_, guidance) in WAYS.items():
+        network = dataclasses.replace(settings.network, is_shared=way in SHARED)
+        chosen = dataclasses.replace(settings, guidance=guidance, network=network)
+        history = History(buffers, betas, networks[way in SHARED], sigma_max)
+        (model,) = candidates(history, chosen).values()
+        inner, _ = model.draw(key_draw, options.num, settings.sampling, with_density=False)
+        points = np.asarray(jax.vmap(target.geometry.embed)(inner))
+        distances[way], rows[way] = (
+            np.ravel(pair_distances(points, **particles)),
+            measured(target, points, reference.positions),
+        )
+        print(way, rows[way], f"{time.perf_counter() - begun:.0f} s", flush=True)
+    content = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": options.commit or commit(),
+        "device": jax.devices()[0].device_kind,
+        "seed": options.seed,
+        "num_draws": options.num,
+        "temperatures": list(settings.ladder.temperatures),
+        "evaluations": ledger.total,
+        "seconds": round(time.perf_counter() - begun, 1),
+        "ways": rows,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(content, indent=1) + "\n")
+    if options.figure:
+        options.figure.parent.mkdir(parents=True, exist_ok=True)
+        options.figure.write_bytes(figure_of(rows, distances))
+
+
+if __name__ == "__main__":
+    main()
