@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.molecules.building import layout_of_bonds, peptide_topology
+from tempering.molecules.dihedrals import dihedrals
 from tempering.molecules.reading import read_system
 from tempering.molecules.record import MoleculeRecord, Term
 from tempering.molecules.terms import potential
@@ -22,6 +23,7 @@ __all__ = [
     "jax_energies",
     "jax_values",
     "openmm_values",
+    "turned_alanine",
     "with_terms",
     "worst",
 ]
@@ -165,3 +167,24 @@ def worst(ours, theirs) -> float:
 def with_terms(record: MoleculeRecord, *terms: Term) -> MoleculeRecord:
     """The same atoms with other terms."""
     return MoleculeRecord(record.masses, record.atoms, record.bonds, record.positions, terms)
+
+
+def turned_alanine(target, phi, psi, noise: float = 0.0, seed: int = 0) -> np.ndarray:
+    """Conformations (num, 66) of alanine dipeptide with the given dihedrals, radians, by turning its structure.
+
+    `noise`, nm, is then added to all coordinates; it moves the dihedrals by a few degrees for each 0.003.
+    """
+    angles = np.stack([np.asarray(phi, np.float64), np.asarray(psi, np.float64)], axis=1)
+    x = np.repeat(target.init.astype(np.float64).reshape((1, -1, 3)), len(angles), axis=0)
+    for column, (atoms, first) in enumerate((((4, 6, 8, 14), 9), ((6, 8, 14, 16), 15))):
+        now = np.asarray(dihedrals(jnp.asarray(x[0].reshape(-1), jnp.float32), np.array([atoms])), np.float64)[0]
+        start, end = x[:, atoms[1]], x[:, atoms[2]]
+        axis = (end - start) / np.linalg.norm(end - start, axis=1, keepdims=True)
+        # Rodrigues' formula, about the middle bond, of all atoms behind it: AMBER numbers them in that order.
+        by, arms = (angles[:, column] - now)[:, None, None], x[:, first:] - end[:, None]
+        axis = axis[:, None] + np.zeros_like(arms)
+        along = np.sum(axis * arms, axis=2, keepdims=True) * axis
+        turned = along + np.cos(by) * (arms - along) + np.sin(by) * np.cross(axis, arms)
+        x = np.concatenate([x[:, :first], end[:, None] + turned], axis=1)
+        # The dihedral before is that of the structure for all of them: the next one is turned from there, too.
+    return x.reshape((len(angles), -1)) + np.random.default_rng(seed).normal(0.0, 1.0, (len(angles), 66)) * noise

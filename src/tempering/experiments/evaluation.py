@@ -11,7 +11,8 @@ from tempering.experiments.config import MetricsConfig
 from tempering.importance import weigh
 from tempering.kernels import make_kernel
 from tempering.ledger import Ledger
-from tempering.metrics import Metric, evaluate_samples
+from tempering.metrics import Metric, evaluate_samples, molecule_metrics
+from tempering.molecules import MoleculeTarget
 from tempering.parallel_tempering import Rules, run, start
 from tempering.sampler import Sampler
 from tempering.targets import ExactTarget, Inner
@@ -77,6 +78,13 @@ def judge(
         weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
         arrays["log_weights"] = np.asarray(weighted.log_weights)
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
+        if sets and isinstance(outer, MoleculeTarget) and np.any(np.isfinite(arrays["log_weights"])):
+            second = sets[1] if len(sets) > 1 else None
+            log_weights = arrays["log_weights"]
+            reweighted = molecule_metrics(
+                outer, sampler.outer(x), sets[0], reference_second=second, log_weights=log_weights
+            )
+            metrics |= _named(reweighted, "reweighted", "; of weighted draws")
     if sampler.dim == 2 and sampler.geometry is None:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
@@ -101,8 +109,12 @@ def _renamed(metrics: dict[str, Metric], num_steps: int, num_replaced: int) -> d
     after = f"; after {num_steps:,} Langevin steps on the draws"
     if num_replaced:
         after += f", {num_replaced:,} of which had no usable density and were replaced by others"
+    return _named(metrics, "langevin", after)
+
+
+def _named(metrics: dict[str, Metric], ending: str, remark: str) -> dict[str, Metric]:
     renamed = (
-        dataclasses.replace(metric, name=f"{name}_langevin", description=metric.description + after)
+        dataclasses.replace(metric, name=f"{name}_{ending}", description=metric.description + remark)
         for name, metric in metrics.items()
     )
     return {metric.name: metric for metric in renamed}

@@ -105,20 +105,25 @@ PAPER_COMPARISONS = (
 )
 
 
-def comparisons_of(geometry: Centred | None) -> tuple[Comparison, ...]:
-    """Those of points, or of configurations of particles: there transport is taken up to their symmetries."""
+def comparisons_of(geometry: Centred | None, *, is_labelled: bool = False) -> tuple[Comparison, ...]:
+    """Those of points, or of configurations of particles: there transport is taken up to their symmetries.
+
+    Particles that are `is_labelled`, such as the atoms of a molecule, are not exchanged.
+    """
     if geometry is None:
         return COMPARISONS
     particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
-    # Floors repeat a comparison up to four times, so that a third of what two minutes allow is taken.
-    most = max(2, (default_max_configurations(geometry.num_particles, is_permuted=True) or 0) // 3)
-    permuted = partial(aligned_w2, is_permuted=True, allow_reflection=True, **particles)
-    return (
+    labelled = (
         *_OF_ENERGIES,
         Comparison(("distance_tvd",), "points", partial(distance_tvd, **particles)),
         Comparison(("aligned_w2",), "points", partial(aligned_w2, **particles), is_costly=True),
-        Comparison(("permuted_w2",), "points", permuted, is_costly=True, most=most),
     )
+    if is_labelled:
+        return labelled
+    # Floors repeat a comparison up to four times, so that a third of what two minutes allow is taken.
+    most = max(2, (default_max_configurations(geometry.num_particles, is_permuted=True) or 0) // 3)
+    permuted = partial(aligned_w2, is_permuted=True, allow_reflection=True, **particles)
+    return (*labelled, Comparison(("permuted_w2",), "points", permuted, is_costly=True, most=most))
 
 
 ABOUT = {

@@ -83,7 +83,8 @@ def ramachandran_histogram(
     weights = normalised_weights(log_weights, len(x))
     _require_bins(num_bins)
     whole = np.isfinite(x).all(axis=1)
-    shares, _, _ = np.histogram2d(*x[whole].T, num_bins, [_FULL_CIRCLE, _FULL_CIRCLE], weights=weights[whole])
+    phi, psi = x[whole, 0], x[whole, 1]
+    shares, _, _ = np.histogram2d(phi, psi, num_bins, [_FULL_CIRCLE, _FULL_CIRCLE], weights=weights[whole])
     return shares * (num_bins / (2 * math.pi)) ** 2
 
 

@@ -5,7 +5,7 @@ The floor is the same metric with trusted conformations in the role of the judge
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,15 +25,22 @@ NUM_COARSE_BINS = 16
 """Of phi and of psi, 22.5 degrees each: few enough that ten thousand draws leave no bin empty that matters."""
 
 
-class _Observed(NamedTuple):
-    """phi and psi (num, residue, 2), bond lengths (num, bond) and angles (num, angle); None where there are none."""
+@dataclass(frozen=True)
+class _Observed:
+    """phi and psi (num, residue, 2), bond lengths (num, bond) and angles (num, angle); none is an axis of length 0."""
 
-    dihedrals: np.ndarray | None
-    lengths: np.ndarray | None
-    angles: np.ndarray | None
+    dihedrals: np.ndarray
+    lengths: np.ndarray
+    angles: np.ndarray
 
-    def taken(self, rows: slice) -> "_Observed":
-        return _Observed(*(None if part is None else part[rows] for part in self))
+    def __len__(self) -> int:
+        return len(self.dihedrals)
+
+    def taken(self, rows: slice | np.ndarray) -> "_Observed":
+        return _Observed(self.dihedrals[rows], self.lengths[rows], self.angles[rows])
+
+    def shuffled(self, seed: int) -> "_Observed":
+        return self.taken(np.random.default_rng(seed).permutation(len(self)))
 
 
 def in_one_hand(target: MoleculeTarget, draws: npt.ArrayLike) -> np.ndarray:
@@ -80,19 +87,19 @@ def molecule_metrics(
     judged = _observe(target, samples)
     trusted = _observe(target, reference, "reference")
     if reference_second is None:
-        order = np.random.default_rng(seed).permutation(len(np.asarray(reference)))
-        half = len(order) // 2
-        shuffled = _Observed(*(None if part is None else part[order] for part in trusted))
-        stand_in, rest, source = shuffled.taken(slice(half, None)), shuffled.taken(slice(half)), "the two halves of the"
-        source = f"{source} reference set"
+        source, shuffled = "the two halves of the reference set", trusted.shuffled(seed)
+        half = len(shuffled) // 2
+        stand_in, rest = shuffled.taken(slice(half)), shuffled.taken(slice(half, None))
     else:
-        stand_in, rest = _observe(target, reference_second, "reference_second"), trusted
-        source = "the two reference sets"
-    num = len(np.asarray(samples))
+        source, stand_in, rest = (
+            "the two reference sets",
+            _observe(target, reference_second, "reference_second"),
+            trusted,
+        )
+    num = len(judged)
     stand_in = stand_in.taken(slice(num))
 
     def measured(name: str, description: str, compute: Callable[..., float]) -> Metric:
-        known = next(part for part in stand_in if part is not None)
         return Metric(
             name,
             compute(judged, trusted, log_weights),
@@ -100,24 +107,20 @@ def molecule_metrics(
             description,
             floor=compute(stand_in, rest, None),
             num_samples=num,
-            num_floor=len(known),
+            num_floor=len(stand_in),
             floor_source=source,
         )
 
     metrics: list[Metric] = []
-    if judged.dihedrals is not None:
-        residues = backbone(target)
-        for place, residue in enumerate(residues):
-            suffix = "" if len(residues) == 1 else f"_{residue.residue.lower()}"
-            metrics += [
-                measured(f"{name}{suffix}", description, compute) for name, description, compute in _of_residue(place)
-            ]
-            metrics.append(_rare_mode(f"rare_mode_error{suffix}", place, judged, trusted, log_weights))
-    if judged.lengths is not None:
-        for name, words, field in (("bond", "bond lengths", "lengths"), ("angle", "bond angles", "angles")):
-            if getattr(judged, field) is not None:
-                description = f"total variation of histograms of {words}, mean over all of the molecule"
-                metrics.append(measured(f"{name}_tvd", description, _mean_tvd(field)))
+    residues = backbone(target)
+    for place, residue in enumerate(residues):
+        suffix = "" if len(residues) == 1 else f"_{residue.residue.lower()}"
+        metrics += [measured(name + suffix, about, compute) for name, about, compute in _of_residue(place)]
+        metrics.append(_rare_mode(f"rare_mode_error{suffix}", place, judged, trusted, log_weights))
+    for name, words, field in (("bond_tvd", "bond lengths", "lengths"), ("angle_tvd", "bond angles", "angles")):
+        if getattr(judged, field).shape[1]:
+            description = f"total variation of histograms of {words}, mean over all of the molecule"
+            metrics.append(measured(name, description, _mean_tvd(field)))
     return {metric.name: metric for metric in metrics}
 
 
@@ -128,11 +131,10 @@ def _observe(target: MoleculeTarget, draws: npt.ArrayLike, trusted_as: str | Non
         if len(x) < 4:
             raise MetricError(f"{trusted_as} has {len(x)} conformations; give at least 4, and thousands for a use")
     has_bonds = len(target.record.bonds) > 0
-    angles = bond_angles(target, x) if has_bonds else None
     return _Observed(
-        backbone_angles(target, x) if backbone(target) else None,
-        bond_lengths(target, x) if has_bonds else None,
-        angles if angles is not None and angles.shape[1] else None,
+        backbone_angles(target, x) if backbone(target) else np.empty((len(x), 0, 2)),
+        bond_lengths(target, x) if has_bonds else np.empty((len(x), 0)),
+        bond_angles(target, x) if has_bonds else np.empty((len(x), 0)),
     )
 
 
@@ -164,7 +166,6 @@ def _mean_tvd(field: str) -> Callable[..., float]:
 
 
 def _rare_mode(name: str, place: int, judged: _Observed, trusted: _Observed, log_weights) -> Metric:
-    assert judged.dihedrals is not None and trusted.dihedrals is not None
     truth = rare_mode(trusted.dihedrals[:, place, 0])
     found = rare_mode(judged.dihedrals[:, place, 0], log_weights=log_weights)
     indicator = np.zeros(truth.num_samples)

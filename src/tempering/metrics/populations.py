@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from tempering.metrics.marginals import normalised_weights, wrapped
 from tempering.metrics.metric import MetricError
+from tempering.molecules.target import GAS_CONSTANT
 
 __all__ = ["RARE_MODE", "Population", "population", "rare_mode"]
 
 RARE_MODE = (0.0, 120.0)
 """Degrees of phi. "phi > 0" would be wrong: the beta basin goes on through 180 degrees."""
-_GAS_CONSTANT = 0.00831446261815324
-"""kJ / (mol K)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class Population:
         error: its standard error.
         num_inside: samples inside, without weights.
         num_samples: samples in all.
-        num_effective: of the weights, (sum w)^2 / sum w^2; for correlated chains p (1 - p) / error^2, at most that.
+        num_effective: of the weights, (sum w)^2 / sum w^2; for correlated chains p (1 - p) / error^2 where that is
+            less, and the number of blocks where all samples are on one side.
     """
 
     share: float
@@ -55,7 +55,7 @@ class Population:
         """
         if not 0.0 < self.share < 1.0:
             return math.copysign(math.inf, 0.5 - self.share), math.inf
-        thermal = _GAS_CONSTANT * temperature
+        thermal = GAS_CONSTANT * temperature
         odds = self.share / (1.0 - self.share)
         return -thermal * math.log(odds), thermal * self.error / (self.share * (1.0 - self.share))
 
@@ -114,10 +114,15 @@ def population(
     share = min(float(weights[inside.ravel()].sum()), 1.0)
     num_effective = float(1.0 / np.sum(weights**2))
     terms = (weights * (inside.ravel() - share)).reshape(inside.shape)
-    error = max(_error(terms.ravel()), 1.0 / num_effective)
+    groups = [terms.ravel()]
     if inside.ndim == 2:
-        error = max(error, _error(_block_sums(terms, block)), _error(terms.sum(axis=1)))
-        num_effective = min(num_effective, max(share * (1.0 - share) / error**2, 1.0))
+        blocks = _block_sums(terms, block)
+        groups += [blocks, terms.sum(axis=1)]
+        if not 0.0 < share < 1.0:
+            num_effective = min(num_effective, float(len(blocks)))
+    error = max(1.0 / num_effective, *(_error(sums) for sums in groups))
+    if inside.ndim == 2 and 0.0 < share < 1.0:
+        num_effective = min(num_effective, share * (1.0 - share) / error**2)
     return Population(share, error, int(inside.sum()), int(inside.size), num_effective)
 
 

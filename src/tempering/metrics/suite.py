@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from tempering.metrics.comparisons import ABOUT, PAPER_COMPARISONS, FloorPair, Points, compare, comparisons_of
 from tempering.metrics.metric import Metric, MetricError, MetricsReport, checked_points
+from tempering.metrics.molecules import molecule_metrics
 from tempering.metrics.observables import expected_mean_error, second_moment_error
 from tempering.metrics.regions import estimated_region_weights, max_region_error, region_tv
+from tempering.molecules.target import MoleculeTarget
 from tempering.targets.base import ExactTarget
 from tempering.types import TargetLike
 
@@ -76,7 +78,9 @@ def evaluate_samples(
     if limit < 2:
         raise MetricError(f"num_transport is {limit}; give at least 2")
 
-    comparisons = comparisons_of(getattr(target, "geometry", None)) + (PAPER_COMPARISONS if paper_compatible else ())
+    is_molecule = isinstance(target, MoleculeTarget)
+    comparisons = comparisons_of(getattr(target, "geometry", None), is_labelled=is_molecule)
+    comparisons += PAPER_COMPARISONS if paper_compatible else ()
     total = len(comparisons) + 1
     metrics = _count_nonfinite(judged)
     for done, comparison in enumerate(comparisons):
@@ -86,6 +90,9 @@ def evaluate_samples(
     if on_metric is not None:
         on_metric("second_moment_error", total - 1, total)
     metrics += _judge_facts(target, judged, trusted)
+    if is_molecule:
+        second = sets[2].points if len(sets) == 3 else None
+        metrics += molecule_metrics(target, judged.points, trusted.points, reference_second=second, seed=seed).values()
     return MetricsReport({metric.name: metric for metric in metrics}, sum(len(points) for points in sets))
 
 

@@ -5,7 +5,9 @@ from tempering.molecules.conversion import from_openmm
 from tempering.molecules.dihedrals import chiral_centres, dihedrals, is_mirrored, reflect, signed_volumes
 from tempering.molecules.exporting import load_molecule, save_molecule
 from tempering.molecules.loaders import from_amber, from_pdb, from_system_xml
+from tempering.molecules.observables import backbone, backbone_angles, bond_angles, bond_lengths
 from tempering.molecules.target import MoleculeTarget
+from tempering.molecules.trajectories import save_trajectory, to_mdtraj
 from tempering.targets.registry import TARGETS
 
 # Here, because targets come before molecules and cannot import them.
@@ -14,6 +16,10 @@ TARGETS["aldp"] = alanine_dipeptide
 __all__ = [
     "MoleculeTarget",
     "alanine_dipeptide",
+    "backbone",
+    "backbone_angles",
+    "bond_angles",
+    "bond_lengths",
     "chiral_centres",
     "dihedrals",
     "from_amber",
@@ -25,5 +31,7 @@ __all__ = [
     "phi_psi",
     "reflect",
     "save_molecule",
+    "save_trajectory",
     "signed_volumes",
+    "to_mdtraj",
 ]

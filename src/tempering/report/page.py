@@ -12,6 +12,7 @@ from typing import Any
 
 from tempering.records import level_table
 from tempering.report.contents import RunContents
+from tempering.report.molecule_report import MOLECULE_CAPTIONS
 from tempering.report.tables import cost_rows, ledger_rows, quality_rows
 
 __all__ = ["page"]
@@ -65,7 +66,7 @@ def page(contents: RunContents, figures: dict[str, bytes]) -> str:
         _warnings(result),
         _summary(result),
         _quality(result),
-        *_figures(contents, figures, "samples", "energy", "distances", "weights", "ladder"),
+        *_figures(contents, figures, "samples", *MOLECULE_CAPTIONS, "energy", "distances", "weights", "ladder"),
         _levels(contents),
         _ledger(result),
         *_figures(contents, figures, "levels", "level_energies", "training"),
@@ -156,7 +157,7 @@ def _figures(contents: RunContents, figures: dict[str, bytes], *names: str) -> l
 
 
 def _figure(name: str, picture: bytes, contents: RunContents) -> str:
-    captions = _CAPTIONS if contents.geometry is None else _CAPTIONS | _PARTICLE_CAPTIONS
+    captions = MOLECULE_CAPTIONS | _CAPTIONS | ({} if contents.geometry is None else _PARTICLE_CAPTIONS)
     title, caption = captions[name]
     if contents.geometry is None and name == "samples" and contents.result.get("dim") != 2:
         caption = _PAIRS_CAPTION

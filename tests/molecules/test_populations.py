@@ -1,0 +1,123 @@
+"""The population of the rare mode: its value, and errors that are as large as the scatter they speak of."""
+
+import math
+
+import numpy as np
+import pytest
+
+from support.random_checks import assert_mean, must_fail
+from tempering.metrics import MetricError
+from tempering.metrics.populations import Population, population, rare_mode
+
+NUM_REPEATS = 400
+
+
+def _scores(found: list[Population], truth: float) -> np.ndarray:
+    """Squared deviations in units of the errors: 1 on average where the errors are right."""
+    return np.array([((each.share - truth) / each.error) ** 2 for each in found])
+
+
+def test_the_interval_is_open_and_does_not_wrap():
+    phi = np.radians([-170.0, -1.0, 1.0, 60.0, 119.0, 121.0, 170.0, 180.0, -180.0, 60.0 + 360.0])
+    found = rare_mode(phi)
+    assert (found.num_inside, found.num_samples, found.share) == (4, 10, pytest.approx(0.4))
+    # The saboteur: phi > 0 takes the beta basin, which goes on through 180 degrees, for the rare mode.
+    assert np.mean(phi > 0) > 0.6
+    assert rare_mode(phi, interval=(-180.0, 0.0)).num_inside == 2
+
+
+def test_independent_draws_have_the_binomial_error():
+    inside = np.arange(2_000) < 46
+    found = population(inside)
+    assert found.share == pytest.approx(0.023)
+    assert found.error == pytest.approx(math.sqrt(0.023 * 0.977 / 1_999), rel=1e-9)
+    assert found.num_effective == pytest.approx(2_000)
+
+
+def test_free_energy():
+    found = Population(0.0023, 0.0003, 23, 10_000, 10_000.0)
+    value, error = found.free_energy(300.0)
+    thermal = 8.31446261815324e-3 * 300.0
+    assert value == pytest.approx(thermal * math.log(0.9977 / 0.0023))  # 15.1 kJ/mol: rare modes are above zero
+    # By a small change of the share, not by the formula.
+    shifted = Population(0.0023 - 3e-7, 0.0, 0, 1, 1.0).free_energy(300.0)[0]
+    assert error == pytest.approx((shifted - value) * 1e3, rel=1e-3)
+    assert population(np.zeros(50, bool)).free_energy(300.0) == (math.inf, math.inf)
+    assert population(np.ones(50, bool)).free_energy(300.0) == (-math.inf, math.inf)
+
+
+def test_none_seen_is_no_proof_of_none():
+    assert population(np.zeros(400, bool)).error == pytest.approx(1 / 400)
+    log_weights = np.where(np.arange(400) < 10, 0.0, -np.inf)  # ten draws hold all the weight
+    assert population(np.zeros(400, bool), log_weights=log_weights).error == pytest.approx(0.1)
+    assert population(np.zeros((4, 100), bool)).error == pytest.approx(1 / 40)  # forty blocks of ten
+
+
+def test_weighted_draws_have_the_error_of_their_weights():
+    """A model that draws the mode ten times too seldom: its few draws there have weights ten times as large."""
+    truth, drawn = 0.2, 0.02
+    rng = np.random.default_rng(0)
+    weight = np.log([(1 - truth) / (1 - drawn), truth / drawn])
+    sets = [rng.random(2_000) < drawn for _ in range(NUM_REPEATS)]
+    found = [population(inside, log_weights=weight[inside.astype(int)]) for inside in sets]
+    assert_mean([each.share for each in found], truth, name="share")
+    scores = _scores(found, truth)
+    assert 0.7 < scores.mean() < 1.4  # the estimate's own scatter moves the errors, so that 1 is not exact
+    # The saboteurs: weights ignored, and one effective sample size for all, inside and outside alike.
+    must_fail(assert_mean, [population(inside).share for inside in sets], truth)
+    by_size = [math.sqrt(each.share * (1 - each.share) / each.num_effective) for each in found]
+    assert np.mean([((each.share - truth) / error) ** 2 for each, error in zip(found, by_size, strict=True)]) > 2
+
+
+def test_weights_are_multiplicities():
+    inside = np.array([True, False, False, True, False])
+    counts = np.array([2, 1, 3, 1, 1])
+    assert population(inside, log_weights=np.log(counts)).share == pytest.approx(
+        population(np.repeat(inside, counts)).share
+    )
+
+
+def _visits(rng: np.random.Generator, num_chains: int, num_draws: int, share: float, stay: float) -> np.ndarray:
+    """Two-state chains in equilibrium: a draw is fresh with probability 1 - stay, and else the one before."""
+    is_fresh = rng.random((num_chains, num_draws)) > stay
+    is_fresh[:, 0] = True
+    fresh = rng.random((num_chains, num_draws)) < share
+    last = np.maximum.accumulate(np.where(is_fresh, np.arange(num_draws)[None], 0), axis=1)
+    return np.take_along_axis(fresh, last, axis=1)
+
+
+@pytest.mark.parametrize("num_chains", [1, 8])
+def test_chains_have_an_error_of_their_own(num_chains):
+    rng, truth = np.random.default_rng(1), 0.1
+    sets = [_visits(rng, num_chains, 2_500, truth, 0.8) for _ in range(NUM_REPEATS)]
+    found = [population(inside) for inside in sets]
+    assert_mean([each.share for each in found], truth, name="share")
+    scores = _scores(found, truth)
+    assert 0.6 < scores.mean() < 1.5
+    assert np.mean([each.num_effective for each in found]) < 0.2 * num_chains * 2_500  # exact: 1/9
+    # The saboteur: as if the draws were independent, errors are a third of what they should be.
+    assert np.mean(_scores([population(inside.ravel()) for inside in sets], truth)) > 5
+
+
+def test_chains_that_never_move_are_counted_as_chains():
+    inside = np.repeat(np.arange(20) < 5, 1_000).reshape((20, 1_000))
+    found = population(inside)
+    assert found.error == pytest.approx(math.sqrt(0.25 * 0.75 / 19))
+    assert found.num_effective == pytest.approx(19.0)
+    assert population(inside.T.copy()).error < found.error  # the saboteur: (draw, chain)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: rare_mode(np.array([60.0, -80.0])), "radians, not degrees"),
+        (lambda: rare_mode(np.zeros(4), interval=(120.0, 0.0)), "the lower one first"),
+        (lambda: population(np.zeros(4)), "give booleans"),
+        (lambda: population(np.zeros(1, bool)), "at least two"),
+        (lambda: population(np.zeros((2, 3), bool), log_weights=np.zeros(6)), "must agree"),
+        (lambda: population(np.zeros((2, 3), bool), block=4), "1 to 3 draws"),
+    ],
+)
+def test_refusals(call, words):
+    with pytest.raises(MetricError, match=words):
+        call()
