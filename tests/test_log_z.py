@@ -9,7 +9,7 @@ from support.oracle import GaussianDenoiser
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.importance import weigh
-from tempering.learning import _final_log_z, _unchecked
+from tempering.learning import _unchecked, checked_log_z
 from tempering.ledger import Ledger
 from tempering.log_z import pooled_log_z, recalibrated_log_z
 from tempering.settings import Sampling
@@ -54,19 +54,35 @@ def test_the_error_covers_the_exact_value_and_without_the_check_it_does_not():
     assert np.mean(np.abs(plain) < 3) < 0.1
 
 
-def test_a_coarse_solver_with_probes_ends_at_the_exact_log_z():
-    """Ten steps leave the series for the determinant short of converged, and probes bias the mean weight upwards."""
-    dim = 20
+def gaussian_model(dim: int = 20) -> tuple:
     target = anisotropic_gaussian(dim, seed=2)
     denoiser = GaussianDenoiser(target.mean(), target.covariance())
     levels = NoiseLevels(*(jnp.asarray(n) for n in (0.02, 12.0, 0.0, 1.0, 7.0)), "log_uniform")
     prior = Prior(target.mean(), jnp.linalg.cholesky(jnp.asarray(denoiser.covariance_at(12.0), jnp.float32)))
-    model = DiffusionModel(denoiser, prior, levels)
+    return target, DiffusionModel(denoiser, prior, levels)
+
+
+@pytest.mark.parametrize("is_quasi_random", [False, True])
+def test_the_first_draws_again_are_the_same_draws(is_quasi_random):
+    _, model = gaussian_model(3)
+    sampling = Sampling(num_steps=4, divergence="exact", chunk_size=64)
+    key = jax.random.key(5)
+    everything, _ = model.draw(key, 150, sampling, with_density=True, is_quasi_random=is_quasi_random)
+    first, _ = model.draw(key, 150, sampling, with_density=True, is_quasi_random=is_quasi_random, num_first=40)
+    np.testing.assert_allclose(first, everything[:40], rtol=1e-5)
+    fewer, _ = model.draw(key, 40, sampling, with_density=True, is_quasi_random=True)
+    assert not np.allclose(fewer, first), "forty of their own are others, where they cover space evenly"
+
+
+@pytest.mark.parametrize("is_quasi_random", [False, True])
+def test_a_coarse_solver_with_probes_ends_at_the_exact_log_z(is_quasi_random):
+    """Ten steps leave the series for the determinant short of converged, and probes bias the mean weight upwards."""
+    target, model = gaussian_model()
     sampling = Sampling(num_steps=10, divergence="hutchinson", num_probes=8)
     key = jax.random.key(3)
-    draws, log_q = model.draw(key, 1000, sampling, with_density=True)
+    draws, log_q = model.draw(key, 1000, sampling, with_density=True, is_quasi_random=is_quasi_random)
     weighted = weigh(target, draws, log_q, jnp.ones(()), ledger=Ledger(), stage="final_weights")
-    log_z, error = _final_log_z(key, model, sampling, weighted)
+    log_z, error = checked_log_z(key, model, sampling, weighted, is_quasi_random=is_quasi_random)
     plain, plain_error = weighted.log_z
     assert abs(log_z - target.log_z()) < 3 * error
     assert abs(plain - target.log_z()) > 4 * plain_error, "without the check it would be wrong"

@@ -22,7 +22,7 @@ from tempering.sampler import Sampler
 from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
 from tempering.types import Array, Float, Key
 
-__all__ = ["Networks", "data_of_all_levels", "final_sampler", "learn", "new_networks"]
+__all__ = ["Networks", "checked_log_z", "data_of_all_levels", "final_sampler", "learn", "new_networks"]
 
 
 _LARGEST_EXACT = 64
@@ -161,7 +161,7 @@ def final_sampler(
         key, num, sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
     )
     weighted = weigh(target, draws, log_q, beta, ledger=progress.ledger, stage="final_weights")
-    own = _final_log_z(key, model, sampling, weighted)
+    own = checked_log_z(key, model, sampling, weighted)
     estimates: list[tuple[float | None, float | None]] = [own]
     guided, k = levels[-1], levels[-1].pareto_k
     if k is not None and k <= 0.5 and is_exact(settings.sampling, draws.shape[1]):
@@ -198,16 +198,22 @@ def _unchecked(sampling: Sampling, dim: int) -> tuple[str, ...]:
     )
 
 
-def _final_log_z(key: Key, model: DiffusionModel, sampling: Sampling, weighted: Weighted) -> tuple[float, float]:
-    """log Z of the final draws; determinants that probes estimated are checked on some of the same draws."""
+def checked_log_z(
+    key: Key, model: DiffusionModel, sampling: Sampling, weighted: Weighted, *, is_quasi_random: bool = False
+) -> tuple[float, float]:
+    """log Z of weighted draws at T = 1; determinants that probes estimated are checked on some of the same draws.
+
+    Args:
+        key: the one that the draws were made with; `is_quasi_random` likewise.
+    """
     num, dim = weighted.states.position.shape
     if is_exact(sampling, dim) or dim > _LARGEST_CHECKED:
         return weighted.log_z
-    num_checked = min(num, _NUM_CHECKED)
-    checking = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, num_checked))
-    _, log_q = model.draw(key, num_checked, checking, with_density=True)
+    first = min(num, _NUM_CHECKED)
+    exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))
+    _, log_q = model.draw(key, num, exactly, with_density=True, is_quasi_random=is_quasi_random, num_first=first)
     # beta is 1 here, so that log w = log density - log q.
-    log_weights = weighted.log_weights[:num_checked]
-    exact = weighted.states.log_density[:num_checked] - log_q
+    log_weights = weighted.log_weights[:first]
+    exact = weighted.states.log_density[:first] - log_q
     exact = jnp.where(jnp.isneginf(log_weights), -jnp.inf, exact)
     return recalibrated_log_z(weighted.log_z, log_weights, exact)

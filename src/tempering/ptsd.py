@@ -18,7 +18,7 @@ from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
 from tempering.importance import corrected, keep_usable, weigh
 from tempering.kernels.step_size import rescale
-from tempering.learning import Networks, data_of_all_levels, final_sampler, learn, new_networks
+from tempering.learning import Networks, checked_log_z, data_of_all_levels, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, initial, next_temperature, temperatures_of
 from tempering.preparation import Prepared, Teller, kernel_of, prepare
@@ -261,18 +261,21 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     beta = history.betas[-1]
     run.tell("choosing a proposal", level, 0, 1, temperature=temperature)
     name, model, promises = choose(key_choose, history, settings)
+    is_even = settings.sampling.is_quasi_random
     x, log_q = model.draw(
         key_draw,
         num,
         settings.sampling,
         with_density=True,
-        is_quasi_random=settings.sampling.is_quasi_random,
+        is_quasi_random=is_even,
         on_chunk=lambda done: run.tell("guided sampling", level, done, num, temperature=temperature),
     )
     weighted = weigh(run.target, x, log_q, beta, ledger=progress.ledger, stage="importance_weights")
     record = LevelRecord(level, temperature, ess_fraction=weighted.ess_fraction, num_nonfinite=weighted.num_nonfinite)
     record.proposal, record.predicted_ess_fraction = name, promises.get(name)
-    record.log_z, record.log_z_error = (finite_or_none(value) for value in weighted.log_z)
+    # Only at T = 1 does anybody rely on it.
+    log_z = checked_log_z(key_draw, model, settings.sampling, weighted, is_quasi_random=is_even) if is_last else None
+    record.log_z, record.log_z_error = (finite_or_none(value) for value in log_z or weighted.log_z)
     record.pareto_k, record.num_draws = finite_or_none(weighted.pareto_k), num
     above = ((history.buffers[-1], history.betas[-2]),)
     log_prob = lambda key, x: model.log_prob(key, x, settings.sampling)  # noqa: E731

@@ -30,11 +30,13 @@ class DiffusionModel(eqx.Module):
         *,
         with_density: bool,
         is_quasi_random: bool = False,
+        num_first: int | None = None,
         on_chunk: Callable[[int], None] = lambda done: None,
     ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
         """`num` samples and, if asked, their normalised log densities.
 
-        They are independent, unless `is_quasi_random` starts them from points that cover space evenly.
+        They are independent, unless `is_quasi_random` starts them from points that cover space evenly. `num_first`
+        makes only so many of them, the first: to look at some of them again, with other densities.
         """
         dim = self.prior.location.shape[0]
         return draw(
@@ -46,6 +48,7 @@ class DiffusionModel(eqx.Module):
             method_of(sampling, with_density=with_density, dim=dim),
             chunk_size=sampling.chunk_size,
             normals=quasi_normal(jax.random.fold_in(key, num), num, dim) if is_quasi_random else None,
+            num_first=num_first,
             on_chunk=on_chunk,
         )
 

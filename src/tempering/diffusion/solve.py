@@ -192,7 +192,8 @@ def draw(
     method: Method,
     *,
     chunk_size: int,
-    normals: Float[Array, "particle dim"] | None = None,
+    normals: Float[Array, "num dim"] | None = None,
+    num_first: int | None = None,
     on_chunk: Callable[[int], None] = lambda done: None,
 ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
     """`num` independent samples and their log densities (NaN for the SDE and for divergence none).
@@ -201,6 +202,9 @@ def draw(
 
     Args:
         normals: standard normal points to start from in place of independent ones.
+        num_first: make only the first so many of the `num`.
     """
     start = (jax.random.split(key, num), normals)
+    if num_first is not None:
+        start = jax.tree.map(lambda leaf: leaf[:num_first], start)
     return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)
