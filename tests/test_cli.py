@@ -127,8 +127,10 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
     if is_sized:
         assert content["planned"] == {"at most": 12_345}
     elif config["method"] == "ptsd":
-        levels = config["settings"]["ladder"]["num_levels"]
+        ladder = config["settings"]["ladder"]
+        levels = ladder["num_levels"] or len(ladder["temperatures"])
         assert content["planned"]["importance_weights"] == 40 * (levels - 2)
+        assert ("pilot" in content["planned"]) == (config["settings"]["pilot"]["ceiling"] is not None)
 
 
 @pytest.mark.parametrize("name", [PTSD, PT_DM])

@@ -13,6 +13,7 @@ from tempering.checkpoint import Progress
 from tempering.kernels import Kernel, make_kernel
 from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
+from tempering.parallel_tempering.pilot import planned_evaluations
 from tempering.records import finite_or_none
 from tempering.settings import MethodSettings, require
 from tempering.targets.cost import has_gradient, points_per_gradient
@@ -20,7 +21,7 @@ from tempering.types import Array, Event, Float, Int, Key, OnEvent
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
-__all__ = ["Prepared", "Teller", "kernel_of", "prepare", "suited"]
+__all__ = ["Prepared", "Teller", "kernel_of", "planned_pilot", "prepare", "suited"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,13 @@ def suited(settings: Settings, target) -> Settings:
         noise=dataclasses.replace(settings.noise, inner_scale="values"),
         training=dataclasses.replace(settings.training, use_gradients=False),
     )
+
+
+def planned_pilot(settings: MethodSettings, kernel: Kernel) -> dict[str, int]:
+    """The most that a pilot below a given ladder spends; without one it finds the ladder, and no plan is made."""
+    if settings.pilot.ceiling is None:
+        return {}
+    return {"pilot": planned_evaluations(settings.pilot, kernel)}
 
 
 def prepare(

@@ -14,7 +14,7 @@ from tempering.exploration import Explored, explore
 from tempering.learning import Networks, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, initial, temperatures_of
-from tempering.preparation import Teller, kernel_of, prepare
+from tempering.preparation import Teller, kernel_of, planned_pilot, prepare
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings
 from tempering.targets.cost import points_per_gradient
@@ -33,7 +33,7 @@ class Coldest(eqx.Module):
 def plan(settings: PTDMSettings, dim: int) -> dict[str, int]:
     """The evaluations a run will make, by stage: exactly, given a ladder whose hottest temperature is known."""
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
-    return {
+    return planned_pilot(settings, kernel_of(settings, dim)) | {
         "initial_pt": initial.planned_evaluations(settings.initial, num_levels, kernel_of(settings, dim)),
         "final_weights": settings.num_final_draws,
     }

@@ -21,7 +21,7 @@ from tempering.kernels.step_size import rescale
 from tempering.learning import Networks, checked_log_z, data_of_all_levels, final_sampler, learn, new_networks
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, initial, next_temperature, temperatures_of
-from tempering.preparation import Prepared, Teller, kernel_of, prepare
+from tempering.preparation import Prepared, Teller, kernel_of, planned_pilot, prepare
 from tempering.proposals import History, choose
 from tempering.records import LevelRecord, finite_or_none
 from tempering.refinement import planned_evaluations as refinement_evaluations
@@ -74,7 +74,7 @@ def plan(settings: PTSDSettings, dim: int) -> dict[str, int]:
     refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
     between = settings.level_size or settings.buffer_size
     last = settings.last_buffer_size or settings.buffer_size
-    return {
+    return planned_pilot(settings, kernel) | {
         "initial_pt": initial.planned_evaluations(settings.initial, min(2, num_levels), kernel),
         "importance_weights": between * max(0, num_levels - 3) + (last if num_levels > 2 else 0),
         "refinement": refinement * max(0, num_levels - 2),
