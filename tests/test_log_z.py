@@ -74,7 +74,7 @@ def test_the_first_draws_again_are_the_same_draws(is_quasi_random):
     assert not np.allclose(fewer, first), "forty of their own are others, where they cover space evenly"
 
 
-@pytest.mark.parametrize("is_quasi_random", [False, True])
+@pytest.mark.parametrize("is_quasi_random", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_coarse_solver_with_probes_ends_at_the_exact_log_z(is_quasi_random):
     """Ten steps leave the series for the determinant short of converged, and probes bias the mean weight upwards."""
     target, model = gaussian_model()

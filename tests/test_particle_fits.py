@@ -179,6 +179,7 @@ def test_the_model_is_equivariant(fitted):
     assert isinstance(sampler.model.denoise, Denoiser)
 
 
+@pytest.mark.slow
 def test_configurations_are_judged_up_to_their_symmetries(fitted):
     sampler, _ = fitted
     trusted = embedded(jax.random.normal(jax.random.key(7), (80, GEOMETRY.dim)) * np.sqrt(VARIANCE))

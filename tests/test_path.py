@@ -135,6 +135,7 @@ def test_inner_scale_is_that_of_the_path():
     np.testing.assert_allclose(scale, exact.std, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_parallel_tempering_reaches_both_ends_of_the_path():
     key, temperatures = jax.random.key(8), (1000.0, 4.0, 1.0)
     initial = Initial(num_chains=200, num_steps=60, burn_in=30, thin=30)
@@ -182,7 +183,7 @@ def test_references_are_normalised_and_drawn_from(reference):
     assert abs(np.mean(np.abs(draws[:, 0] - 0.5) < 1.0) - share) < 0.03
 
 
-@pytest.mark.parametrize("method", ["ptsd", pytest.param("pt_dm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", [pytest.param("ptsd", marks=pytest.mark.slow), "pt_dm"])
 def test_a_fit_follows_the_path_and_counts_the_target_only(method, tmp_path):
     counting, counter = counting_target(Shifted(2, OWN))
     settings = tiny_ptsd() if method == "ptsd" else tiny_pt_dm()

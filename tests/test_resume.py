@@ -287,6 +287,7 @@ def cache_of_its_own(place: Path) -> Path:
     return Path(shutil.copytree(jax.config.jax_compilation_cache_dir, place, copy_function=link))
 
 
+@pytest.mark.slow
 def test_killed_processes_end_the_same(undisturbed, tmp_path):
     # Both methods at once: a process spends its time on one core.
     caches = {name: cache_of_its_own(tmp_path / f"cache-{name}") for name in CONFIGS}

@@ -43,6 +43,7 @@ def _check_spent(result, ledger: Ledger, pilot: Pilot) -> None:
     assert ledger.total <= planned_evaluations(pilot, KERNEL)
 
 
+@pytest.mark.slow
 def test_one_mode_takes_the_first_temperature_above_one():
     result, ledger, told = _heat(_two_modes(0.0))
     assert result.is_mixed and result.hottest == 2.0
@@ -109,6 +110,7 @@ def check_scale(scale, temperature: float) -> None:
     assert np.all(np.abs(ratio - 1.0) < 0.3), f"scale over the spread: {ratio}"
 
 
+@pytest.mark.slow
 def test_the_scale_is_the_spread_of_every_coordinate():
     target = Gaussian([2.0, -1.0, 5.0], np.diag(STD**2))
     pilot = Pilot(num_chains=32, num_steps=200, max_rounds=8, max_rhat=1.2, num_scout_legs=0)

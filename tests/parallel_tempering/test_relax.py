@@ -30,6 +30,7 @@ def test_all_stuck_stay():
     assert list(substitutes(jnp.full((3,), -jnp.inf))) in ([0, 1, 2], [0, 0, 0])
 
 
+@pytest.mark.slow
 def test_chains_leave_their_walls_and_pay_for_it(cluster):
     kernel, ledger, betas = HMC(num_leapfrog=3), Ledger(), jnp.array([0.5, 1.0])
     # Two levels, five chains; overlapping particles as normal points have them.

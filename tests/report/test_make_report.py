@@ -155,6 +155,10 @@ def test_a_hostile_name_is_text(plane_run, a_copy):
             "seed": hostile,
             "target": {"name": hostile, "arguments": {hostile: hostile}},
             "warnings": [hostile],
+            "verdict": {
+                "status": hostile,
+                "findings": [{"name": hostile, "status": hostile, "measured": hostile}, hostile],
+            },
             "metrics": {hostile: metric, "lost": {"value": None, "failure": hostile}},
             "ledger": {"points": {hostile: 3}},
             "levels": [],

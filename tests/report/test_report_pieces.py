@@ -87,6 +87,24 @@ def test_a_missing_entry_of_the_result_is_left_out(plane_run, entry):
     assert quality_lines(result) and quality_table(result)
 
 
+def test_the_verdict_is_on_the_page_and_doubts_are_marked():
+    findings = [
+        {"name": "final weights", "status": "good", "measured": "k 0.3", "meaning": "fine", "advice": ""},
+        {
+            "name": "the hottest level",
+            "status": "doubtful",
+            "measured": "R-hat 2",
+            "meaning": "unmixed",
+            "advice": "heat",
+        },
+    ]
+    text = page(_contents(result={"name": "x", "verdict": {"status": "doubtful", "findings": findings}}), {})
+    assert "<h2>Verdict: doubtful</h2>" in text
+    assert "<tr class=failed><th scope=row>the hottest level" in text and "unmixed heat" in text
+    assert "<tr><th scope=row>final weights" in text
+    assert "Verdict" not in page(_contents(result={"name": "x"}), {})
+
+
 @pytest.mark.parametrize("dim", [1, 3])
 def test_other_dimensions(dim):
     rng = np.random.default_rng(0)

@@ -65,6 +65,7 @@ def page(contents: RunContents, figures: dict[str, bytes]) -> str:
         _header(contents, title),
         _warnings(result),
         _summary(result),
+        _verdict(result),
         _quality(result),
         *_figures(contents, figures, "samples", *MOLECULE_CAPTIONS, "energy", "distances", "weights", "ladder"),
         _levels(contents),
@@ -122,6 +123,30 @@ def _summary(result: dict[str, Any]) -> str:
         for name, value, remark in cost_rows(result)
     )
     return f"<dl class=cards>{cards}</dl>"
+
+
+def _verdict(result: dict[str, Any]) -> str:
+    """What was checked, and what it came to; what speaks against the draws is marked."""
+    verdict = result.get("verdict")
+    verdict = verdict if isinstance(verdict, dict) else {}
+    findings = verdict.get("findings")
+    if not isinstance(findings, list):
+        return ""
+    entries = [{"status": "", **finding} for finding in findings if isinstance(finding, dict)]
+    words = lambda entry: " ".join(str(entry[k]) for k in ("meaning", "advice") if entry.get(k))  # noqa: E731
+    body = "".join(
+        f"<tr{'' if entry['status'] == 'good' else ' class=failed'}><th scope=row>{escape(str(entry.get('name')))}</th>"
+        f"<td>{escape(str(entry['status']))}</td><td class=words>{escape(str(entry.get('measured')))}</td>"
+        f"<td class=words>{escape(words(entry))}</td></tr>\n"
+        for entry in entries
+    )
+    head = "".join(f"<th scope=col class=words>{title}</th>" for title in ("what was measured", "what it means"))
+    return (
+        f"<section>\n<h2>Verdict: {escape(str(verdict.get('status')))}</h2>\n<p>It rests on what chains and model have "
+        "seen: a mode that nothing ever came near leaves no trace.</p>\n<div class=wide><table>\n"
+        f"<thead><tr><th scope=col>check</th><th scope=col></th>{head}</tr></thead>\n"
+        f"<tbody>\n{body}</tbody>\n</table></div>\n</section>"
+    )
 
 
 def _quality(result: dict[str, Any]) -> str:
