@@ -10,7 +10,7 @@ COLOURS = {
 }
 NAMES = {
     "ptsd": "PTSD, ours",
-    "ptsd-weighted": "ours, weighted",
+    "ptsd-weighted": "weighted",
     "ptsd-paper": "PTSD, paper",
     "pt-dm": "PT+DM",
     "pt": "PT alone",

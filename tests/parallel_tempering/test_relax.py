@@ -1,5 +1,6 @@
 """Starting points in walls: moved out of them, replaced where that fails, and paid for."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +29,23 @@ def test_a_wide_spread_is_nobodys_fault(rng=0):
 
 def test_all_stuck_stay():
     assert list(substitutes(jnp.full((3,), -jnp.inf))) in ([0, 1, 2], [0, 0, 0])
+
+
+class Trough(eqx.Module):
+    """A normal between walls at -1 and 1, steeper than any step can take."""
+
+    dim: int = eqx.field(static=True, default=1)
+
+    def log_density(self, x):
+        return -1e6 * jnp.maximum(jnp.abs(x[0]) - 1.0, 0.0) - 0.5 * x[0] ** 2
+
+
+def test_a_chain_too_far_out_to_climb_home_starts_elsewhere():
+    starts = jnp.array([2.0, 2.5, -3.0, -2.0, 3.0, 100.0]).reshape(2, 3, 1)
+    ledger = Ledger()
+    state, _ = settled(jax.random.key(0), Trough(), HMC(num_leapfrog=1), starts, jnp.ones((2,)), ledger, "pilot")
+    assert jnp.max(jnp.abs(state.chain.position)) < 1.1 and ledger.total == 6 * (2 + NUM_STEPS)
+    np.testing.assert_allclose(state.chain.log_density, -0.5 * state.chain.position[..., 0] ** 2, rtol=1e-4)
 
 
 @pytest.mark.slow
