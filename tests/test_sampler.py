@@ -106,6 +106,17 @@ def test_other_solvers(exact, solver):
     assert gap < 0.5 if solver == "euler" else gap > 1.0  # the same flow, another path
 
 
+def test_draws_that_nobody_weighs_may_have_a_solver_of_their_own(exact):
+    flow = exact.sample(500, seed=1)
+    exact.sampling = dataclasses.replace(exact.sampling, raw_solver="churn", raw_num_steps=20, churn=8.0)
+    churned = exact.sample(500, seed=1)
+    assert np.max(np.abs(churned - flow)) > 0.5
+    np.testing.assert_array_equal(exact.sample(500, seed=1, solver="churn"), churned)
+    np.testing.assert_array_equal(exact.sample(500, seed=1, solver="heun"), flow)
+    np.testing.assert_allclose(exact.sample_weighted(500, seed=1)[0], flow, rtol=1e-4, atol=1e-4)
+    assert exact.sampling.raw.num_steps == 20 and exact.sampling.raw.raw == exact.sampling.raw
+
+
 def test_weights_make_draws_exact_and_are_counted_apart(exact):
     COUNTER.reset()
     draws, log_weights = exact.sample_weighted(500, seed=5)

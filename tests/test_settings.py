@@ -107,6 +107,8 @@ REFUSED = [
     (Training, "memory", "training.memory", [-0.1, 1.1, NAN, "all"], "in \\[0, 1\\]"),
     (Sampling, "solver", "sampling.solver", ["rk4"], "'heun', 'euler', 'adaptive', 'churn', 'sde'"),
     (Sampling, "num_steps", "sampling.num_steps", [1], "an integer of at least 2"),
+    (Sampling, "raw_solver", "sampling.raw_solver", ["rk4"], "'heun', 'euler', 'adaptive', 'churn', 'sde'"),
+    (Sampling, "raw_num_steps", "sampling.raw_num_steps", [1, 2.5], "an integer of at least 2"),
     (Sampling, "divergence", "sampling.divergence", ["none"], "'automatic', 'exact', 'hutchinson'"),
     (Sampling, "num_probes", "sampling.num_probes", [0], "an integer of at least 1"),
     (Sampling, "rtol", "sampling.rtol", [0.0], "a positive finite number"),

@@ -114,13 +114,16 @@ class Sampler:
         Args:
             num: how many.
             seed: the same seed gives the same draws; draw i does not depend on `num`.
-            solver: heun, euler, adaptive, churn or sde; None takes that of the fit.
+            solver: heun, euler, adaptive, churn or sde; None takes that of the fit for draws that nobody weighs
+                (`sampling.raw_solver`), which may be another than the one whose draws `sample_weighted` weighs.
 
         Returns:
             An array of axes (num, dim); a tree of arrays with `num` as their first axis where the density takes a tree.
         """
         require_count("num", num, most=_MOST_DRAWS)
-        sampling = self.sampling if solver is None else dataclasses.replace(self.sampling, solver=solver)
+        sampling = self.sampling.raw
+        if solver not in (None, sampling.solver):
+            sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
 

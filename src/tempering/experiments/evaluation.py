@@ -47,7 +47,7 @@ def judge(
         on_event(Event(f"metrics: {name}", len(sampler.levels) - 1, len(sampler.levels), done, total, spent, spent))
 
     tell("draws", 0, 1)
-    draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling, with_density=False)
+    draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling.raw, with_density=False)
     arrays: dict[str, np.ndarray] = {"draws": sampler.outer(draws)}
     metrics: dict[str, Metric] = {}
     outer = target.target if isinstance(target, Inner) else target

@@ -160,9 +160,9 @@ def _of_particles(
     if target.name != "lj":
         return config
     # A thousand of each need a million optimal permutations; weights of a churned sampler cost more than its training.
-    metrics = MetricsConfig(num_transport=500)
+    metrics = MetricsConfig(num_transport=300)
     if geometry.dim > _LARGEST_WEIGHED:
-        metrics = MetricsConfig(num_transport=200, num_weighted=0, num_langevin=1_000)
+        metrics = MetricsConfig(num_transport=100, num_weighted=0, num_langevin=1_000)
     return dataclasses.replace(config, settings=_of_liquid(config.settings, geometry), metrics=metrics)
 
 
@@ -186,7 +186,8 @@ def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
 
     Few long chains of long trajectories (docs/log.md), started by a short pilot. LJ-13 then has a last level just below
     the second, whose independent, weighted draws are worth ten times what the chains give for the same evaluations. In
-    162 dimensions weights are worth nothing: LJ-55 learns from the chains alone, and is sampled with churn.
+    162 dimensions weights are worth nothing: LJ-55 learns from the chains alone. Both are drawn from with churn; what
+    LJ-13 weighs comes from the flow.
     """
     is_large = geometry.dim > _LARGEST_WEIGHED
     settings = dataclasses.replace(
@@ -196,13 +197,22 @@ def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
         ladder=Ladder(temperatures=(1.1 if is_large else 1.3, 1.0)),
         initial=Initial(num_chains=25),
         exploration=Exploration(kernel="hmc", num_leapfrog=8, swap_interval=2),
-        training=dataclasses.replace(settings.training, num_steps=20_000, batch_size=128 if is_large else 512),
+        training=dataclasses.replace(settings.training, num_steps=20_000, batch_size=512),
+        sampling=dataclasses.replace(
+            settings.sampling, churn=160.0, churn_max=5.0, raw_solver="churn", raw_num_steps=400
+        ),
     )
     if is_large:
         churned = Sampling(
-            "churn", num_steps=200, churn=80.0, churn_max=5.0, divergence="automatic", num_probes=4, chunk_size=500
+            "churn", num_steps=400, churn=160.0, churn_max=5.0, divergence="automatic", num_probes=4, chunk_size=500
         )
-        return dataclasses.replace(settings, num_final_draws=0, sampling=churned)
+        return dataclasses.replace(
+            settings,
+            num_final_draws=0,
+            network=dataclasses.replace(settings.network, is_half=True),
+            training=dataclasses.replace(settings.training, num_steps=40_000, batch_size=128),
+            sampling=churned,
+        )
     if isinstance(settings, PTSDSettings):
         settings = dataclasses.replace(settings, ladder=Ladder(temperatures=(1.3, 1.02, 1.0)), initial_share=0.7)
     return settings

@@ -1,6 +1,6 @@
 """What diffusion models can be told: network, noise, training, sampling, guidance, resampling."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tempering.settings.checks import (
@@ -13,6 +13,8 @@ from tempering.settings.checks import (
 )
 
 __all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
+
+_SOLVERS = ("heun", "euler", "adaptive", "churn", "sde")
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,9 @@ class Sampling:
             forgets more, and the weights vary more; at a given churn both errors fall with num_steps.
         churn_min, churn_max: between which sigma there are kicks; churn_max None has no limit.
         churn_noise: EDM's S_noise, by which kicks are inflated; 1 is what sigma asks for.
+        raw_solver: the solver of draws that nobody weighs; None takes `solver`. Kicks forget the errors that the flow
+            keeps, so that churned draws are better than those of the flow, which alone have a cheap and exact density.
+        raw_num_steps: steps of those draws; None takes `num_steps`.
     """
 
     solver: Literal["heun", "euler", "adaptive", "churn", "sde"] = "heun"
@@ -186,10 +191,22 @@ class Sampling:
     churn_min: float = 0.0
     churn_max: float | None = None
     churn_noise: float = 1.0
+    raw_solver: Literal["heun", "euler", "adaptive", "churn", "sde"] | None = None
+    raw_num_steps: int | None = None
+
+    @property
+    def raw(self) -> "Sampling":
+        """The settings of draws that nobody weighs."""
+        solver, num_steps = self.raw_solver or self.solver, self.raw_num_steps or self.num_steps
+        return replace(self, solver=solver, num_steps=num_steps, raw_solver=None, raw_num_steps=None)
 
     def __post_init__(self) -> None:
-        require_choice("sampling.solver", self.solver, ("heun", "euler", "adaptive", "churn", "sde"))
+        require_choice("sampling.solver", self.solver, _SOLVERS)
         require_count("sampling.num_steps", self.num_steps, 2)
+        if self.raw_solver is not None:
+            require_choice("sampling.raw_solver", self.raw_solver, _SOLVERS)
+        if self.raw_num_steps is not None:
+            require_count("sampling.raw_num_steps", self.raw_num_steps, 2)
         require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson"))
         require_count("sampling.num_probes", self.num_probes)
         require_positive("sampling.rtol", self.rtol)
