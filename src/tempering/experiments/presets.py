@@ -198,13 +198,11 @@ def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
         initial=Initial(num_chains=25),
         exploration=Exploration(kernel="hmc", num_leapfrog=8, swap_interval=2),
         training=dataclasses.replace(settings.training, num_steps=20_000, batch_size=512),
-        sampling=dataclasses.replace(
-            settings.sampling, churn=160.0, churn_max=5.0, raw_solver="churn", raw_num_steps=400
-        ),
+        sampling=dataclasses.replace(settings.sampling, churn=160.0, churn_max=5.0, raw_num_steps=400),
     )
     if is_large:
         churned = Sampling(
-            "churn", num_steps=400, churn=160.0, churn_max=5.0, divergence="automatic", num_probes=4, chunk_size=500
+            "churn", num_steps=400, churn=160.0, churn_max=5.0, divergence="automatic", num_probes=4, chunk_size=1000
         )
         return dataclasses.replace(
             settings,
