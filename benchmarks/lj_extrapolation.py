@@ -57,7 +57,7 @@ def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
     key_prepare, key_explore = jax.random.split(key)
     settings, prepared = prepare(key_prepare, target, settings, None, progress, tell)
     kernel, hot = kernel_of(settings, target.dim), prepared.temperatures[:2]
-    found = explore(key_explore, target, kernel, prepared.start_fn, prepared.scale, hot, settings, progress, tell)
+    found = explore(key_explore, target, kernel, prepared.start_fn, prepared.units, hot, settings, progress, tell)
     for record in progress.ordered():
         print(f"T = {record.temperature}: R-hat {record.rhat}, acceptance {record.acceptance}", flush=True)
     return found.buffers

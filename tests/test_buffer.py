@@ -16,13 +16,14 @@ from tempering.buffer import (
     from_states,
     in_units,
     inner_scale,
+    out_of_units,
     padded,
     reweighted,
     spread,
     subsample,
 )
 from tempering.kernels import ChainState
-from tempering.targets import Gaussian, Scaled
+from tempering.targets import Gaussian, Scaled, Units
 from tempering.targets.base import evaluate_many
 
 
@@ -128,24 +129,24 @@ def test_padding_weighs_nothing():
 
 
 def test_other_units_are_those_of_the_scaled_target_and_come_back():
-    target, scale = Gaussian([3.0, -1.0], [[2.0, 1.2], [1.2, 1.0]]), jnp.array([0.5, 4.0])
+    target, units = Gaussian([3.0, -1.0], [[2.0, 1.2], [1.2, 1.0]]), Units(jnp.array([0.5, 4.0]))
     x = target.sample(jax.random.key(1), 50)
     buffer = with_weights(from_states(ChainState(x, *evaluate_many(target, x)), "refined"), np.arange(1.0, 51.0))
-    inside = in_units(buffer, scale)
+    inside = in_units(buffer, units)
     np.testing.assert_allclose(inside.position, np.asarray(x) / np.array([0.5, 4.0]), rtol=1e-6)
-    scaled = Scaled(target, scale)
+    scaled = Scaled(target, units)
     assert scaled.dim == 2
     log_density, gradient = evaluate_many(scaled, inside.position)
     np.testing.assert_allclose(inside.log_density, log_density, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(inside.log_density_grad, gradient, rtol=1e-4, atol=1e-4)
     assert np.max(np.abs(np.asarray(buffer.log_density_grad) - gradient)) > 0.1  # un-scaled gradients would be wrong
-    for ours, theirs in zip(jax.tree.leaves(in_units(inside, 1 / scale)), jax.tree.leaves(buffer), strict=True):
+    for ours, theirs in zip(jax.tree.leaves(out_of_units(inside, units)), jax.tree.leaves(buffer), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     # States of any leading axes.
     states = ChainState(
         x.reshape(5, 10, 2), buffer.log_density.reshape(5, 10), buffer.log_density_grad.reshape(5, 10, 2)
     )
-    np.testing.assert_array_equal(states.in_units(scale).position.reshape(50, 2), inside.position)
+    np.testing.assert_array_equal(states.in_units(units).position.reshape(50, 2), inside.position)
 
 
 def test_inner_scale_of_a_tempered_gaussian_is_the_conditional_deviation():

@@ -32,6 +32,7 @@ from tempering.experiments.methods import METHODS, planned
 from tempering.experiments.presets import PRESETS
 from tempering.experiments.run import target_of
 from tempering.experiments.run_folder import RunFolder
+from tempering.settings import PTSDSettings
 from tempering.storage import read_arrays, read_json, write_json
 
 PTSD = next(name for name, config in PRESETS.items() if config.method == "ptsd")
@@ -112,16 +113,19 @@ def test_list_shows_every_preset_with_its_cost():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
-    is_sized = PRESETS[name].settings.is_sized_by_budget
-    size, cost = ("training.batch_size", 12_345) if is_sized else ("buffer_size", None)
-    arguments = ("--seed", 9, *(("--budget", cost) if cost else ()), "--set", f"{size}=40")
+    given = PRESETS[name].settings
+    is_sized = given.is_sized_by_budget
+    size, cost = ("training.batch_size", 12_345) if is_sized else ("buffer_size", PRESETS[name].budget)
+    num_chains = given.refinement.num_chains if isinstance(given, PTSDSettings) else None
+    num = max(40, num_chains or 0)
+    arguments = ("--seed", 9, *(("--budget", cost) if cost else ()), "--set", f"{size}={num}")
     code, out, _ = command("run", name, "--dry-run", "--out", tmp_path / "run", *arguments, "--set=initial.scale=2")
     assert code == 0 and not (tmp_path / "run").exists()
     content = json.loads(out)
     config = content["config"]
     settings = config["settings"]
     assert (config["seed"], settings["initial"]["scale"], config["budget"]) == (9, 2.0, cost)
-    assert (settings["training"]["batch_size"] if is_sized else settings["buffer_size"]) == 40
+    assert (settings["training"]["batch_size"] if is_sized else settings["buffer_size"]) == num
     assert config_from_dict(config).name == name
     assert content["planned_total"] == sum(content["planned"].values()) > 0
     if is_sized:
@@ -129,7 +133,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
     elif config["method"] == "ptsd":
         ladder = config["settings"]["ladder"]
         levels = ladder["num_levels"] or len(ladder["temperatures"])
-        assert content["planned"]["importance_weights"] == 40 * (levels - 2)
+        assert content["planned"]["importance_weights"] == num * (levels - 2)
         assert ("pilot" in content["planned"]) == (config["settings"]["pilot"]["ceiling"] is not None)
 
 

@@ -28,7 +28,7 @@ from tempering.path import ReferenceValues, log_ratio, tempered
 from tempering.references import Normal, StudentT, check_reference
 from tempering.settings import Exploration, Initial
 from tempering.starting import own_start
-from tempering.targets import Referenced, Scaled, Target
+from tempering.targets import Referenced, Scaled, Target, Units
 from tempering.targets.base import evaluate_reference
 from tempering.types import Array, Float
 
@@ -149,14 +149,14 @@ def test_parallel_tempering_reaches_both_ends_of_the_path():
 
 
 def test_units_change_gradients_of_the_reference_alike():
-    scale = jnp.asarray([2.0, 0.5])
+    units = Units(jnp.asarray([2.0, 0.5]))
     x = jnp.asarray([0.3, -0.7])
-    there = init(x / scale, Scaled(TARGET, scale))
-    here = init(x, TARGET).in_units(scale)
+    there = init(units.inward(x), Scaled(TARGET, units))
+    here = init(x, TARGET).in_units(units)
     for mine, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-5)
     buffer = from_states(jax.tree.map(lambda leaf: leaf[None], init(x, TARGET)), "initial_pt")
-    np.testing.assert_allclose(in_units(buffer, scale).reference.log_density_grad[0], here.reference.log_density_grad)
+    np.testing.assert_allclose(in_units(buffer, units).reference.log_density_grad[0], here.reference.log_density_grad)
     blank = blank_buffer(2, has_reference=True)
     assert jax.tree.structure(blank) == jax.tree.structure(buffer) and isinstance(blank.reference, ReferenceValues)
 
@@ -200,7 +200,7 @@ def test_a_fit_follows_the_path_and_counts_the_target_only(method, tmp_path):
 
 def test_starts_come_from_the_reference_unless_told_otherwise():
     far = Referenced(2, Shifted(2, OWN), Normal([100.0, -100.0], 0.1))
-    assert float(own_start(None, far, 1.0, prefers_reference=True)(jax.random.key(0), 8)[:, 0].min()) > 90
+    assert float(own_start(None, far, 1.0, prefers_own=True)(jax.random.key(0), 8)[:, 0].min()) > 90
     assert float(jnp.abs(own_start(None, far, 1.0)(jax.random.key(0), 8)).max()) < 10
 
 

@@ -88,7 +88,7 @@ def fit(
         budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim. Never exceeded.
         seed: everything random follows from it.
         scale: standard deviation of the starting points around the origin; 1 where neither it nor `init` nor a
-            reference is given.
+            reference is given, and the target has no starting points of its own, as a molecule has.
         init: starting points: an array (n, dim) or a tree with a leading axis n, or a function (key, num) of them.
         ladder: temperatures, hottest first, ending at 1; None finds the hottest by a counted pilot.
         settings: everything by hand; `ladder` and `scale` still win over it.
@@ -117,11 +117,14 @@ def fit(
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = default_settings(method, target.dim, geometry) if settings is None else settings
+    base = settings
+    if base is None:
+        molecule = (getattr(target, "atom_kinds", ()), getattr(target, "bonds", ()))
+        base = default_settings(method, target.dim, geometry, *molecule)
     if not isinstance(base, _SETTINGS[method]):
         raise SettingsError(f"method {method!r} takes {_SETTINGS[method].__name__}, not {type(base).__name__}")
     width = scale if scale is not None else base.initial.scale
-    start_fn = own_start(init, target, width, prefers_reference=scale is None)
+    start_fn = own_start(init, target, width, prefers_own=scale is None)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
     changed = suited(_replace(base, ladder_settings, width), target)
     _check_budget(method, target, changed, budget)
@@ -273,7 +276,7 @@ def _store(out, target, init, start_fn, method, settings, seed, budget, is_autom
     """The folder to keep parts in, new or to be resumed; or nowhere."""
     if out is None:
         return nullcontext(Nowhere())
-    own = TargetConfig(OWN_DENSITY, _identity(target, init, start_fn))
+    own = TargetConfig(OWN_DENSITY, dict(_identity(target, init, start_fn)))
     how = "settings chosen from the density" if is_automatic else "settings by hand"
     config = RunConfig("fit", f"a density of one's own, {how}", own, method, settings, seed=seed, budget=budget)
     if not (as_path(out, "out") / "config.json").exists():

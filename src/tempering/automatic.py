@@ -35,6 +35,8 @@ _LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
 _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
 _LAST_SHARE = 3.0 / 7.0
 _LEAST_SAMPLES = 500
+_BOND = 0.1
+"""nm, about a bond's length: radial features resolve 0.3 to 10 of them."""
 
 
 def default_budget(dim: int) -> int:
@@ -42,17 +44,29 @@ def default_budget(dim: int) -> int:
     return 50_000 + 10_000 * dim
 
 
-def default_settings(method: str, dim: int, geometry: Centred | None = None) -> MethodSettings:
+def default_settings(
+    method: str,
+    dim: int,
+    geometry: Centred | None = None,
+    atoms: tuple[int, ...] = (),
+    bonds: tuple[tuple[int, int], ...] = (),
+) -> MethodSettings:
     """What `tp.fit` and our own presets use: the same for every density but for the width of the network.
 
     Particles have a network that knows them, and one scale for all their coordinates.
+
+    Args:
+        atoms, bonds: of a molecule in nm, which has a network that knows who its atoms are (`settings.Network`).
     """
     network = Network(width=128 if dim <= 16 else 256, depth=3, coordinate_width=24, is_shared=True)
     noise, training = Noise(), Training(num_steps=8000, num_finetune_steps=2000, batch_size=512, patience=40)
     sampling = Sampling(num_steps=32, divergence="automatic", num_probes=4, is_quasi_random=True)
     if geometry is not None:
         particles: dict[str, Any] = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
-        if dim <= 16:
+        if atoms:
+            molecule: dict[str, Any] = {"atoms": atoms, "bonds": bonds, "unit": _BOND, "is_chiral": len(bonds) > 0}
+            network = Network("particle_transformer", width=128, depth=4, is_shared=True, **particles, **molecule)
+        elif dim <= 16:
             network = Network("egnn", width=32, depth=3, is_shared=True, **particles)
         else:
             network = Network("particle_transformer", width=128, depth=4, is_shared=True, **particles)

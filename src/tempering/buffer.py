@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from tempering.kernels import ChainState
 from tempering.path import ReferenceValues
+from tempering.targets.units import Units
 from tempering.types import Array, Float, Int, Key
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "in_units",
     "inner_scale",
     "inner_scale_of_values",
+    "out_of_units",
     "padded",
     "reweighted",
     "spread",
@@ -96,9 +98,17 @@ def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
     return buffer.take(jax.random.permutation(key, buffer.size)[:size])
 
 
-def in_units(buffer: Buffer, scale: Float[Array, " dim"]) -> Buffer:
-    """The same samples measured in `scale`, coordinate by coordinate; 1 / scale undoes it."""
-    states = buffer.states().in_units(scale)
+def in_units(buffer: Buffer, units: Units) -> Buffer:
+    """The same samples measured in `units`."""
+    return _with_states(buffer, buffer.states().in_units(units))
+
+
+def out_of_units(buffer: Buffer, units: Units) -> Buffer:
+    """What `in_units` was given."""
+    return _with_states(buffer, buffer.states().out_of_units(units))
+
+
+def _with_states(buffer: Buffer, states: ChainState) -> Buffer:
     own = (states.position, states.log_density, states.log_density_grad)
     return Buffer(*own, buffer.origin, buffer.log_weight, states.reference)
 

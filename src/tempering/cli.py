@@ -182,12 +182,12 @@ def _reference(
     force: bool = False,
     quiet: bool = False,
 ) -> int:
-    """Make reference samples of a particle system by long parallel tempering, with the evidence that it converged.
+    """Make reference samples of particles or a molecule by long parallel tempering, with evidence that it converged.
 
     A set that was made before is found again. The exit code is 1 if the evidence is not good enough.
 
     Args:
-        name: dw4, lj13, lj55, or any other preset of `tempering list` that is about particles.
+        name: dw4, lj13, lj55, aldp, or any other preset of `tempering list` that is about particles.
         num: how many samples.
         out: a folder for reference.npz and reference.json; the cache if not given.
         seed: everything random follows from it; 0 if not given.

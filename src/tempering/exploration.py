@@ -18,7 +18,7 @@ from tempering.parallel_tempering.mixing import drift, split_rhat, virial
 from tempering.preparation import Teller
 from tempering.records import LevelRecord, finite_or_none
 from tempering.settings import MethodSettings
-from tempering.targets import Scaled
+from tempering.targets import Scaled, Units
 from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.types import Array, Float, Key
 
@@ -41,7 +41,7 @@ def explore(
     target,
     kernel: Kernel,
     start_fn: StartFn,
-    scale: Float[Array, " dim"],
+    units: Units,
     temperatures: tuple[float, ...],
     settings: MethodSettings,
     progress: Progress,
@@ -50,7 +50,7 @@ def explore(
     """Run the initial PT at `temperatures` and pool `settings.buffer_size` samples of every level.
 
     Args:
-        scale: the units in which kernels see the coordinates; step sizes are in these units.
+        units: in which kernels see the coordinates; step sizes are in these units.
     """
     key_run, key_pool = jax.random.split(key)
     betas = betas_of(temperatures)
@@ -62,9 +62,9 @@ def explore(
 
     result = initial_draws(
         key_run,
-        Scaled(target, scale),
+        Scaled(target, units),
         kernel,
-        lambda key, num: start_fn(key, num) / scale[None],
+        lambda key, num: units.inward(start_fn(key, num)),
         betas,
         initial,
         settings.exploration,
@@ -76,7 +76,7 @@ def explore(
     buffers = []
     for level, temperature in enumerate(temperatures):
         draws = jax.tree.map(lambda leaf, level=level: leaf[level], result.draws)
-        pooled = from_states(draws.in_units(1.0 / scale), "initial_pt")
+        pooled = from_states(draws.out_of_units(units), "initial_pt")
         buffers.append(subsample(jax.random.fold_in(key_pool, level), pooled, settings.buffer_size))
         progress.levels[level] = LevelRecord(
             level,
@@ -88,7 +88,7 @@ def explore(
             num_nonfinite=int(tally.num_nonfinite[level]),
             num_replaced=result.num_replaced if level == 0 else 0,
             evaluations={"initial_pt": cost},
-            **_stationarity(target, draws, scale, betas[level]),
+            **_stationarity(target, draws, units, betas[level]),
         )
     log_z_ratio, error = stepping_stone(result.draws.log_ratio, betas)
     coldest = progress.levels[len(temperatures) - 1]
@@ -96,14 +96,13 @@ def explore(
     return Explored(tuple(buffers), result.step_size)
 
 
-def _stationarity(target, draws: ChainState, scale: Float[Array, " dim"], beta: Float[Array, ""]) -> dict[str, Any]:
+def _stationarity(target, draws: ChainState, units: Units, beta: Float[Array, ""]) -> dict[str, Any]:
     """Whether the chains of a level have forgotten their start and stay where they are; nothing from too few draws."""
     if draws.position.shape[0] < _LEAST_DRAWS or draws.position.shape[1] < 2:
         return {}
     features = draws.position
-    geometry = getattr(target, "geometry", None)
-    if geometry is not None:  # what symmetry leaves alone
-        features = _invariants(geometry, draws.position, scale)
+    if getattr(target, "geometry", None) is not None:  # what symmetry leaves alone
+        features = _invariants(target, draws.position, units)
     shift, growth = drift(features)
     numbers = {"rhat": jnp.max(split_rhat(features)), "drift": shift, "spread_growth": growth}
     if has_gradient(target):
@@ -112,5 +111,5 @@ def _stationarity(target, draws: ChainState, scale: Float[Array, " dim"], beta: 
 
 
 @eqx.filter_jit
-def _invariants(geometry, positions: Array, scale: Float[Array, " dim"]) -> Array:
-    return jax.vmap(jax.vmap(lambda position: geometry.invariants(position * scale)))(positions)
+def _invariants(target, positions: Array, units: Units) -> Array:
+    return jax.vmap(jax.vmap(lambda position: target.invariants(units.outward(position))))(positions)

@@ -72,6 +72,11 @@ class Centred(eqx.Module):
         """n d, the number of coordinates of a configuration x."""
         return self.num_particles * self.spatial_dim
 
+    @property
+    def basis(self) -> np.ndarray:
+        """B, (n, n-1), float64."""
+        return _helmert(self.num_particles)
+
     def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
         """The centred configuration x of the inner coordinates y; |embed(y)| = |y|.
 

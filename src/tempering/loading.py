@@ -60,7 +60,7 @@ def load_sampler(folder: str | Path, target: Any = None, structure: Structure | 
 
 
 def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
-    network = Network(**facts["network"])
+    network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
     geometry, dim = facts.get("geometry"), facts["dim"]  # older files have no geometry, chart or structure
     chart = read_chart(facts.get("chart"), dim, target) if geometry is None else Centred(**geometry)
     dim = dim if chart is None else chart.dim
@@ -85,3 +85,8 @@ def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Struc
         structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
         folder=folder,
     )
+
+
+def _tupled(value: Any) -> Any:
+    """Lists, which JSON makes of tuples, as tuples again."""
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value

@@ -12,11 +12,14 @@ from tempering.automatic import default_budget, pilot_settings, sized
 from tempering.checkpoint import Progress
 from tempering.kernels import Kernel, make_kernel
 from tempering.parallel_tempering import heat, temperatures_of
-from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
-from tempering.parallel_tempering.pilot import planned_evaluations
+from tempering.parallel_tempering.initial import StartFn, rows_start
+from tempering.parallel_tempering.pilot import Measure, planned_evaluations
 from tempering.records import finite_or_none
 from tempering.settings import MethodSettings, require
+from tempering.starting import own_start
+from tempering.targets import Units
 from tempering.targets.cost import has_gradient, points_per_gradient
+from tempering.targets.units import chosen_units
 from tempering.types import Array, Event, Float, Int, Key, OnEvent
 
 Settings = TypeVar("Settings", bound=MethodSettings)
@@ -26,15 +29,15 @@ __all__ = ["Prepared", "Teller", "kernel_of", "planned_pilot", "prepare", "suite
 
 @dataclass(frozen=True)
 class Prepared:
-    """The ladder and the start of a run, and the spread of coordinates that kernels take for a unit.
+    """The ladder and the start of a run, and the units in which kernels move.
 
-    `rhats` are the pilot's, by temperature; empty where none was run, and the unit is 1 then. `checks` is what the
-    pilot has to say to a verdict.
+    `rhats` are the pilot's, by temperature; empty where none was run, and units are then those of masses alone.
+    `checks` is what the pilot has to say to a verdict.
     """
 
     temperatures: tuple[float, ...]
     start_fn: StartFn
-    scale: Float[Array, " dim"]
+    units: Units
     rhats: tuple[tuple[float, float], ...] = ()
     is_mixed: bool = True
     checks: dict[str, float | bool | None] = field(default_factory=dict)
@@ -72,6 +75,8 @@ class _PilotPart(eqx.Module):
     positions: Float[Array, "chain dim"]
     scale: Float[Array, " dim"]
     scouts: Float[Array, " three"]
+    matrix: Float[Array, "m m"] | None
+    inverse: Float[Array, "m m"] | None
 
 
 def kernel_of(settings: MethodSettings, dim: int) -> Kernel:
@@ -108,9 +113,17 @@ def suited(settings: Settings, target) -> Settings:
 
 def planned_pilot(settings: MethodSettings, kernel: Kernel) -> dict[str, int]:
     """The most that a pilot below a given ladder spends; without one it finds the ladder, and no plan is made."""
-    if settings.pilot.ceiling is None:
-        return {}
-    return {"pilot": planned_evaluations(settings.pilot, kernel)}
+    pilot = _with_adaptation(settings).pilot
+    return {} if pilot.ceiling is None else {"pilot": planned_evaluations(pilot, kernel)}
+
+
+def _with_adaptation(settings: Settings) -> Settings:
+    """With a pilot up to the hottest temperature of a given ladder, where masses are to be measured in one."""
+    ladder, pilot = settings.ladder, settings.pilot
+    hottest = ladder.temperatures[0] if ladder.temperatures is not None else ladder.hottest
+    if settings.exploration.mass != "adapted" or settings.exploration.masses or hottest is None or pilot.ceiling:
+        return settings
+    return dataclasses.replace(settings, pilot=dataclasses.replace(pilot, ceiling=float(hottest)))
 
 
 def prepare(
@@ -124,9 +137,10 @@ def prepare(
     """The settings with every number settled, and the ladder: as given, or from a counted pilot and the budget.
 
     Args:
-        start_fn: starting points; None takes draws of the target's reference, or normals of `settings.initial.scale`.
+        start_fn: starting points; None takes draws of the target's reference, else the target's own points, else
+            normals of `settings.initial.scale`.
     """
-    settings = suited(settings, target)
+    settings = _with_adaptation(suited(settings, target))
     start_fn = start_fn or _default_start(target, settings.initial.scale)
     ledger, ladder, each = progress.ledger, settings.ladder, points_per_gradient(target)
     budget = ledger.budget or default_budget(target.dim) * each
@@ -134,7 +148,7 @@ def prepare(
         ledger.budget = tell.planned = budget
     is_given = ladder.temperatures is not None or ladder.hottest is not None
     if is_given and settings.pilot.ceiling is None:
-        prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn, jnp.ones((target.dim,)))
+        prepared = Prepared(temperatures_of(ladder, dim=target.dim), start_fn, _first_units(settings, target))
     else:
         if settings.is_sized_by_budget:
             pilot = pilot_settings(settings.pilot, budget // each, kernel_of(settings, target.dim))
@@ -147,15 +161,28 @@ def prepare(
 
 
 def _default_start(target, scale: float) -> StartFn:
-    reference = getattr(target, "reference", None)
-    return normal_start(target.dim, scale) if reference is None else reference.sample
+    return own_start(None, target, scale, prefers_own=True)
+
+
+def _first_units(settings: MethodSettings, target) -> Units:
+    return chosen_units(target, settings.exploration.mass, settings.exploration.masses)
+
+
+def _measure(settings: MethodSettings, target) -> Measure:
+    """What the pilot makes of coordinates: given masses are kept, and scaled all alike."""
+    exploration, geometry = settings.exploration, getattr(target, "geometry", None)
+    has_masses = exploration.masses is not None or getattr(target, "masses", None) is not None
+    if exploration.masses is None and exploration.mass == "adapted":
+        return "coordinates" if geometry is None else "forces" if has_gradient(target) else "together"
+    is_one = has_masses or exploration.mass == "unit" or settings.noise.is_isotropic
+    return "together" if is_one else "coordinates"
 
 
 def _piloted(
     key: Key, target, settings: MethodSettings, start_fn: StartFn, progress: Progress, tell: Teller
 ) -> Prepared:
     """The ladder below the coolest temperature at which chains mix."""
-    kernel = kernel_of(settings, target.dim)
+    kernel, units = kernel_of(settings, target.dim), _first_units(settings, target)
     key_start, key_heat = jax.random.split(key)
 
     def run_pilot() -> _PilotPart:
@@ -168,7 +195,8 @@ def _piloted(
             pilot,
             settings.exploration.target_acceptance or kernel.optimal_acceptance,
             progress.ledger,
-            is_isotropic=settings.noise.is_isotropic,
+            units=units,
+            measure=_measure(settings, target),
             on_round=lambda index, temperature, rhat: tell(
                 "pilot", 0, index + 1, pilot.max_rounds, temperature=temperature
             ),
@@ -176,10 +204,12 @@ def _piloted(
         flag = jnp.asarray(found.is_mixed, jnp.int32)
         scouts = jnp.asarray([found.scout_rhat, found.scout_reach, float(found.is_running_away)])
         rhats = jnp.asarray(found.rhats)
-        return _PilotPart(jnp.asarray(found.hottest), flag, rhats, found.positions, found.scale, scouts)
+        own = (found.units.scale, scouts, found.units.matrix, found.units.inverse)
+        return _PilotPart(jnp.asarray(found.hottest), flag, rhats, found.positions, *own)
 
-    points = jnp.zeros((1, target.dim))
-    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, points[0], jnp.zeros((3,)))
+    points, is_mixing = jnp.zeros((1, target.dim)), units.matrix is not None or _measure(settings, target) == "forces"
+    own = (points[0], jnp.zeros((3,)), *((jnp.zeros((1, 1)),) * 2 if is_mixing else (None, None)))
+    like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, *own)
     part = progress.part(0, "pilot", like, run_pilot)
     rhats = tuple((float(temperature), float(rhat)) for temperature, rhat in part.rhats)
     temperatures = temperatures_of(settings.ladder, dim=target.dim, hottest=float(part.hottest))
@@ -192,4 +222,5 @@ def _piloted(
         "scout_reach": finite_or_none(scout_reach),
         "is_running_away": bool(is_running_away),
     }
-    return Prepared(temperatures, rows_start(part.positions), part.scale, rhats, bool(part.is_mixed), checks)
+    units = Units(part.scale, part.matrix, part.inverse)
+    return Prepared(temperatures, rows_start(part.positions), units, rhats, bool(part.is_mixed), checks)

@@ -64,7 +64,7 @@ def fit(
             target,
             kernel_of(settings, target.dim),
             prepared.start_fn,
-            prepared.scale,
+            prepared.units,
             temperatures,
             settings,
             progress,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 
-from tempering.buffer import Buffer, blank_buffer, in_units
+from tempering.buffer import Buffer, blank_buffer, in_units, out_of_units
 from tempering.checkpoint import Nowhere, Progress, Store
 from tempering.diagnosis import coverage
 from tempering.diffusion import Dataset
@@ -175,9 +175,9 @@ def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run
     first = prepared.temperatures[:2]
 
     def explored() -> Pair:
-        kernel, scale = kernel_of(settings, target.dim), prepared.scale
+        kernel, units = kernel_of(settings, target.dim), prepared.units
         found: Explored = explore(
-            key_explore, target, kernel, prepared.start_fn, scale, first, settings, progress, tell
+            key_explore, target, kernel, prepared.start_fn, units, first, settings, progress, tell
         )
         hot, cold = found.buffers
         return Pair(hot, cold, found.step_size, largest_sigma(settings.noise, hot))
@@ -315,13 +315,13 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     """Local PT between the previous and the new level."""
     settings, record = run.settings, run.progress.levels[level]
     kernel = kernel_of(settings, pair.cold.position.shape[1])
-    scale = run.prepared.scale
+    units = run.prepared.units
     hot, cold, step_size, tally = refine(
         key,
-        Scaled(run.target, scale),
+        Scaled(run.target, units),
         kernel,
-        in_units(pair.hot, scale),
-        in_units(pair.cold, scale),
+        in_units(pair.hot, units),
+        in_units(pair.cold, units),
         betas,
         pair.step_size,
         settings.refinement,
@@ -345,4 +345,4 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     record.round_trips = int(tally.round_trips)
     record.step_size = finite_or_none(step_size[1])
     record.num_nonfinite += int(tally.num_nonfinite.sum())
-    return Pair(in_units(hot, 1.0 / scale), in_units(cold, 1.0 / scale), step_size, pair.sigma_max)
+    return Pair(out_of_units(hot, units), out_of_units(cold, units), step_size, pair.sigma_max)

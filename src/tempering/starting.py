@@ -16,20 +16,24 @@ from tempering.types import Array, Float
 __all__ = ["own_start", "rows_of"]
 
 
-def own_start(init: Any, target: Any, scale: float, *, prefers_reference: bool = False) -> StartFn:
+def own_start(init: Any, target: Any, scale: float, *, prefers_own: bool = False) -> StartFn:
     """Starting points in the coordinates of the target.
 
     Args:
         init: None for normals of width `scale` around the origin; or the user's points, in the user's coordinates, or a
             function (key, num) that gives them.
-        prefers_reference: without `init`, draws of the target's reference in place of normals, where it has one.
+        prefers_own: without `init`, draws of the target's reference in place of normals, or the target's own points,
+            such as the conformation of a molecule, where it has any.
 
     Raises:
         SettingsError: if they are of another shape or structure, not finite, or outside the support.
     """
     if init is None:
-        reference = getattr(target, "reference", None) if prefers_reference else None
-        return normal_start(target.dim, scale) if reference is None else reference.sample
+        reference = getattr(target, "reference", None) if prefers_own else None
+        own = getattr(target, "init", None) if prefers_own else None
+        if reference is not None:
+            return reference.sample
+        return normal_start(target.dim, scale) if own is None else rows_start(jnp.asarray(own))
     if not callable(init):
         return rows_start(_inward(rows_of(init, target), target))
 

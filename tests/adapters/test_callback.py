@@ -13,7 +13,7 @@ from support.unchecked import unchecked
 from tempering.adapters import as_target, fingerprint, from_callable, reporting
 from tempering.errors import DensityError, SettingsError
 from tempering.ledger import Ledger
-from tempering.targets import Scaled
+from tempering.targets import Scaled, Units
 from tempering.targets.base import evaluate_many
 from tempering.targets.cost import has_gradient, points_per_gradient, spend
 
@@ -48,7 +48,7 @@ def test_values_and_gradients_are_those_of_the_callable_and_every_point_is_count
     expected = np.zeros((5, 2)) if mode == "none" else [gaussian_gradient(point) for point in points]
     np.testing.assert_allclose(gradients, expected, atol=1e-4)
     assert counted.points == 5 * cost == 5 * points_per_gradient(target)
-    assert has_gradient(target) == has_gradient(Scaled(target, jnp.ones(2))) == (mode != "none")
+    assert has_gradient(target) == has_gradient(Scaled(target, Units.plain(2))) == (mode != "none")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -76,7 +76,7 @@ def test_a_batch_is_one_call_of_the_host():
 def test_the_ledger_knows_what_a_gradient_costs(mode):
     target, _, cost = box_of(mode)
     ledger = Ledger()
-    spend(ledger, "pilot", Scaled(target, jnp.ones(2)), 7)
+    spend(ledger, "pilot", Scaled(target, Units.plain(2)), 7)
     assert ledger.points == {"pilot": 7 * cost}
     # No gradient is asked of a callable that has none to give.
     assert ledger.value_only == ({} if mode == "returned" else {"pilot": 7 * cost})

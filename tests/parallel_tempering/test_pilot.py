@@ -118,10 +118,19 @@ def test_the_scale_is_the_spread_of_every_coordinate():
     positions = jax.random.normal(jax.random.key(3), (32, 3))
     result = heat(jax.random.key(4), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, Ledger())
     assert result.is_mixed
-    check_scale(result.scale, result.hottest)
+    check_scale(result.units.scale, result.hottest)
     must_fail(check_scale, jnp.std(positions, axis=0), result.hottest)
-    must_fail(check_scale, result.scale, 3.0 * result.hottest)
-    must_fail(check_scale, result.scale[::-1], result.hottest)
+    must_fail(check_scale, result.units.scale, 3.0 * result.hottest)
+    must_fail(check_scale, result.units.scale[::-1], result.hottest)
     assert np.all(np.isfinite(result.positions)) and result.positions.shape == (32, 3)
     # Positions are in the target's own units.
     assert np.all(np.abs(np.std(np.asarray(result.positions), axis=0) / (np.sqrt(result.hottest) * STD) - 1) < 0.6)
+
+
+def test_copies_of_one_start_have_no_spread_but_that_of_rounding():
+    target = _two_modes(0.0)
+    copies = jnp.tile(jnp.asarray([[0.7193, -1.3377]]), (32, 1))
+    assert 0 < float(jnp.max(jnp.std(copies, axis=0))) < 1e-6  # what must not become a unit
+    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, num_scout_legs=0)
+    result = heat(jax.random.key(91), target, KERNEL, copies, pilot, KERNEL.optimal_acceptance, Ledger())
+    assert np.all(np.asarray(result.units.scale) > 0.3) and np.all(np.asarray(result.units.scale) < 3.0)

@@ -76,7 +76,7 @@ def test_where_there_is_nothing_to_find_the_ladder_stays(seed):
     # Two rounds' worth, a third of what six rounds take.
     assert 0 < ledger.total - without.total <= 2 * NUM_CHAINS * NUM_STEPS
     assert result.positions.shape == (2 * NUM_CHAINS, 2)
-    np.testing.assert_allclose(result.scale, blind.scale)
+    np.testing.assert_allclose(result.units.scale, blind.units.scale)
 
 
 def test_scouts_are_not_sent_where_no_rounds_are_left_or_a_ceiling_is_set():

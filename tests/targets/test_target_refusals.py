@@ -57,7 +57,7 @@ def test_refusals(make, message):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_name_makes_a_target_and_all_but_particles_an_exact_one(name):
-    assert isinstance(make_target(name), Target if name in ("aldp", "dw4", "lj") else ExactTarget)
+    assert isinstance(make_target(name), Target if name in ("aldp", "aldp_internal", "dw4", "lj") else ExactTarget)
 
 
 def test_settings_arrive():

@@ -4,11 +4,12 @@ A chart has `dim`, `full_dim`, `embed(y) -> x`, `restrict(x) -> y`, `log_volume(
 `contains(x)`. `geometry.Centred` is one too, an isometry of log volume 0.
 """
 
-from tempering.charts.constrained import Block, Constrained, chart_of, flat_chart, read_chart
+from tempering.charts.constrained import READERS, Block, Constrained, chart_of, flat_chart, read_chart
 from tempering.charts.protocol import Chart
 from tempering.charts.supports import Support, above, below, interval, ordered, positive, real, simplex
 
 __all__ = [
+    "READERS",
     "Block",
     "Chart",
     "Constrained",

@@ -13,7 +13,10 @@ from tempering.charts.supports import Support, real, support_from_dict
 from tempering.errors import RunFolderError, SettingsError
 from tempering.types import Array, Bool, Float
 
-__all__ = ["Block", "Constrained", "chart_of", "flat_chart", "read_chart"]
+__all__ = ["READERS", "Block", "Constrained", "chart_of", "flat_chart", "read_chart"]
+
+READERS: dict[str, Callable[[dict[str, Any]], Chart]] = {}
+"""Charts of later rooms, by the name in their `as_dict`, with what reads them back; supports are read here."""
 
 
 @dataclass(frozen=True)
@@ -150,17 +153,27 @@ def read_chart(stored: dict[str, Any] | None, full_dim: int, target: Any = None)
 
     Raises:
         RunFolderError: if it describes none.
-        SettingsError: if the target's is needed, and is missing or of another dimension.
+        SettingsError: if the target's is needed, and is missing or of another dimension; if the target's is another.
     """
     if stored is None:
         return None
+    own = getattr(target, "chart", None)
+    if stored["name"] in READERS:
+        if own is not None and own.as_dict() != stored:
+            raise SettingsError(
+                f"the sampler's {stored['name']} coordinates are not those of the target; load it with the target it "
+                "was fitted to: the same molecule, temperature and settings"
+            )
+        try:
+            return READERS[stored["name"]](stored)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunFolderError("the sampler's coordinates are described in another version's words") from error
     if stored["name"] == "supports":
         try:
             blocks = [Block(support_from_dict(each["support"]), each["num"], each["size"]) for each in stored["blocks"]]
             return Constrained(tuple(blocks))
         except (KeyError, TypeError, SettingsError) as error:
             raise RunFolderError("the sampler's coordinates are described in another version's words") from error
-    own = getattr(target, "chart", None)
     if own is None or own.as_dict() != stored or own.full_dim != full_dim:
         raise SettingsError(
             f"the sampler is of a {stored['name']} model, whose coordinates the folder does not hold; load it with the "

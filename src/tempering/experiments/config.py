@@ -41,7 +41,7 @@ class TargetConfig:
     """A target of the registry and its arguments, such as dim."""
 
     name: str = "mog40"
-    arguments: dict[str, int] = field(default_factory=dict)
+    arguments: dict[str, int | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

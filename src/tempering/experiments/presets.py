@@ -11,6 +11,7 @@ from tempering.automatic import default_settings
 from tempering.errors import SettingsError
 from tempering.experiments.ablations import ablations
 from tempering.experiments.config import MetricsConfig, RunConfig, TargetConfig
+from tempering.experiments.molecule_presets import MOLECULE_PRESETS
 from tempering.geometry import Centred
 from tempering.settings import (
     Exploration,
@@ -278,6 +279,7 @@ PRESETS: dict[str, RunConfig] = {
     )
 }
 """Every preset by name."""
+PRESETS |= MOLECULE_PRESETS
 PRESETS |= {run.name: run for base in (PRESETS["mog40"], PRESETS["mw32"]) for run in ablations(base)}
 
 

@@ -1,7 +1,8 @@
 """Have long chains of a particle system converged? Evidence that needs no reference of its own, and a verdict in words.
 
 Consumes draws at T = 1 of independent ladders of chains, and the tally of their swaps; produces numbers as JSON can
-hold them. No evaluations. Evidence can speak against convergence, never prove it: a mode that no chain found is unseen.
+hold them. Where ladders started on opposite sides, the population of a mode must be the same from both. No evaluations.
+Evidence can speak against convergence, never prove it: a mode that no chain found is unseen.
 """
 
 from typing import Any
@@ -10,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.experiments.reference_starts import landmark_of
 from tempering.kernels import ChainState
+from tempering.metrics.populations import population
 from tempering.parallel_tempering import Tally
 from tempering.parallel_tempering.mixing import split_rhat
 from tempering.targets import Inner
-from tempering.types import Array, Float
+from tempering.types import Array, Float, Int
 
 __all__ = ["NUM_BLOCKS", "evidence_lines", "evidence_of"]
 
@@ -23,6 +26,8 @@ MAX_SCORE = 4.0
 """Standard errors that the virial, and the drift of the energy, may be off."""
 MAX_SPREAD = 2.0
 """Of block energies in units of their standard error: chi^2 of 9 degrees of freedom is above 36 once in 25,000."""
+MAX_RELATIVE_ERROR = 0.5
+"""Of the population of the mode that tells; more, and opposite starts would agree whatever they found."""
 NUM_BLOCKS = 10
 
 
@@ -32,11 +37,17 @@ def _virials(draws: ChainState) -> Float[Array, "draw chain"]:
     return -jnp.sum(draws.position * draws.log_density_grad, axis=-1)
 
 
-def evidence_of(target: Inner, draws: ChainState, tally: Tally) -> dict[str, Any]:
-    """The evidence of draws at T = 1 of axes (draw, chain), as JSON can hold it, and the verdict in words."""
+def evidence_of(
+    target: Inner, draws: ChainState, tally: Tally, group: Int[np.ndarray, " chain"] | None = None
+) -> dict[str, Any]:
+    """The evidence of draws at T = 1 of axes (draw, chain), as JSON can hold it, and the verdict in words.
+
+    Args:
+        group: from which of the opposite starts a chain comes; None where there are none.
+    """
     energies = -np.asarray(draws.log_density, np.float64)
     assert target.geometry is not None, "only systems of particles are asked"
-    features = jax.jit(jax.vmap(jax.vmap(target.geometry.invariants)))(draws.position)
+    features = jax.jit(jax.vmap(jax.vmap(target.invariants)))(draws.position)
     rhat_distances = float(jnp.max(split_rhat(features)))
     rhat_energy = float(split_rhat(draws.log_density[..., None])[0])
     virial, virial_error = _over_chains(np.asarray(_virials(draws), np.float64).mean(axis=0))
@@ -47,7 +58,7 @@ def evidence_of(target: Inner, draws: ChainState, tally: Tally) -> dict[str, Any
     spread = _ratio(float(blocks.mean(axis=1).std(ddof=1)), block_error)
     drift, drift_error = _over_chains(_drift(blocks))
     checks = (
-        (rhat_distances <= MAX_RHAT, f"R-hat of pair distances is {rhat_distances:.3f}, above {MAX_RHAT}"),
+        (rhat_distances <= MAX_RHAT, f"R-hat of {_what(target)} is {rhat_distances:.3f}, above {MAX_RHAT}"),
         (rhat_energy <= MAX_RHAT, f"R-hat of the energy is {rhat_energy:.3f}, above {MAX_RHAT}"),
         (
             abs(virial_score) <= MAX_SCORE,
@@ -60,11 +71,14 @@ def evidence_of(target: Inner, draws: ChainState, tally: Tally) -> dict[str, Any
         ),
         (spread <= MAX_SPREAD, f"block energies spread {spread:.1f} times as wide as their standard error"),
     )
+    shares, more_checks = _population(target, draws, group)
+    checks += more_checks
     problems = [text for is_good, text in checks if not is_good]  # NaN compares false: what never moved is no evidence
     evidence = {
         "is_converged": not problems,
         "problems": problems,
         "rhat_distances": rhat_distances,
+        "rhat_distances_of": _what(target),
         "rhat_energy": rhat_energy,
         "energy": {"mean": energy, "standard_error": energy_error, "std": float(energies.std())},
         "ess_energy": min(_ratio(float(energies.var()), energy_error**2), float(energies.size)),
@@ -79,9 +93,44 @@ def evidence_of(target: Inner, draws: ChainState, tally: Tally) -> dict[str, Any
         "num_nonfinite": tally.num_nonfinite.tolist(),
         "num_chains": energies.shape[1],
         "num_draws_of_chain": energies.shape[0],
-    }
+    } | shares
     # JSON has no NaN and no infinities.
     return jax.tree.map(lambda value: None if isinstance(value, float) and not np.isfinite(value) else value, evidence)
+
+
+def _what(target: Inner) -> str:
+    return "torsions and distances" if hasattr(target.target, "invariants") else "pair distances"
+
+
+def _population(target: Inner, draws: ChainState, group: Int[np.ndarray, " chain"] | None) -> tuple[dict, tuple]:
+    """Of the mode that tells: from all chains, from each start, how far the starts are apart; and the checks of it."""
+    mode = landmark_of(target)
+    if mode is None:
+        return {}, ()
+    name, is_inside_fn = mode
+    is_inside = np.asarray(jax.jit(jax.vmap(jax.vmap(is_inside_fn)))(draws.position)).T
+    everything = population(is_inside)
+    record = {"mode": name, "share": everything.share, "standard_error": everything.error}
+    checks = [
+        (
+            everything.error <= MAX_RELATIVE_ERROR * everything.share,
+            f"the population of {name} is {everything.share:.5f} +- {everything.error:.5f}: too few visits to tell",
+        )
+    ]
+    if group is not None:
+        sides = [population(is_inside[group == side]) for side in np.unique(group)]
+        low, high = min(sides, key=lambda side: side.share), max(sides, key=lambda side: side.share)
+        apart = (high.share - low.share) / float(np.hypot(low.error, high.error))
+        record["by_start"] = [{"share": side.share, "standard_error": side.error} for side in sides]
+        record["apart"] = apart
+        checks.append(
+            (
+                apart <= MAX_SCORE,
+                f"the population of {name} depends on the start: {low.share:.5f} +- {low.error:.5f} and "
+                f"{high.share:.5f} +- {high.error:.5f}",
+            )
+        )
+    return {"population": record}, tuple(checks)
 
 
 def _over_chains(values: Float[np.ndarray, " chain"]) -> tuple[float, float]:
@@ -103,14 +152,19 @@ def _ratio(value: float, error: float) -> float:
 def evidence_lines(evidence: dict[str, Any]) -> list[str]:
     """The evidence for people: a line for each kind, and the verdict."""
     energy, virial = evidence["energy"], evidence["virial"]
+    what = evidence.get("rhat_distances_of", "pair distances")
     swaps, blocks = (" ".join(map(_text, evidence[name])) for name in ("swap_rates", "block_energies"))
     lines = [
         f"energy       {_with_error(energy)}, standard deviation {_text(energy['std'])}",
-        f"R-hat        {_text(evidence['rhat_distances'])} (pair distances), {_text(evidence['rhat_energy'])} (energy)",
+        f"R-hat        {_text(evidence['rhat_distances'])} ({what}), {_text(evidence['rhat_energy'])} (energy)",
         f"virial       {_with_error(virial)}, exact {virial['expected']}",
         f"blocks       {blocks}, each +- {_text(evidence['block_standard_error'])}",
         f"swap rates   {swaps}, {evidence['round_trips']:,} round trips",
     ]
+    if "population" in evidence:
+        share = evidence["population"]
+        sides = "; by start " + ", ".join(map(_share, share["by_start"])) if "by_start" in share else ""
+        lines.append(f"population   {_share(share)} in {share['mode']}{sides}")
     if evidence["is_converged"]:
         return [*lines, "converged    every check passed"]
     return [*lines, *(f"NOT CONVERGED: {problem}" for problem in evidence["problems"])]
@@ -118,6 +172,10 @@ def evidence_lines(evidence: dict[str, Any]) -> list[str]:
 
 def _text(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.3f}"
+
+
+def _share(estimate: dict[str, Any]) -> str:
+    return f"{estimate['share']:.5f} +- {estimate['standard_error']:.5f}"
 
 
 def _with_error(estimate: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ with beta at the point of use.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 
 from tempering.path import ReferenceValues, log_ratio, tempered
 from tempering.targets.base import evaluate, evaluate_reference
+from tempering.targets.units import Units
 from tempering.types import Array, Bool, Float, Key
 
 __all__ = ["ChainState", "Kernel", "KernelInfo", "accept_or_stay", "init"]
@@ -38,13 +40,19 @@ class ChainState(eqx.Module):
         """Gradient of the log density at inverse temperature beta."""
         return tempered(beta, self.log_density_grad, self.reference and self.reference.log_density_grad)
 
-    def in_units(self, scale: Float[Array, " dim"]) -> "ChainState":
-        """The same states with positions measured in `scale`, coordinate by coordinate; 1 / scale undoes it."""
-        factor = jnp.broadcast_to(scale, self.position.shape)
+    def in_units(self, units: Units) -> "ChainState":
+        """The same states measured in `units`: positions, and gradients with respect to them."""
+        return self._changed(units.inward, units.gradient)
+
+    def out_of_units(self, units: Units) -> "ChainState":
+        """What `in_units` was given."""
+        return self._changed(units.outward, units.gradient_outward)
+
+    def _changed(self, position_fn: Callable[[Array], Array], gradient_fn: Callable[[Array], Array]) -> "ChainState":
         reference = self.reference
         if reference is not None:
-            reference = ReferenceValues(reference.log_density, reference.log_density_grad * factor)
-        return ChainState(self.position / factor, self.log_density, self.log_density_grad * factor, reference)
+            reference = ReferenceValues(reference.log_density, gradient_fn(reference.log_density_grad))
+        return ChainState(position_fn(self.position), self.log_density, gradient_fn(self.log_density_grad), reference)
 
 
 class KernelInfo(eqx.Module):

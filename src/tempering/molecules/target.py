@@ -11,17 +11,20 @@ import numpy as np
 
 from tempering.errors import SettingsError
 from tempering.geometry import Centred
-from tempering.molecules.dihedrals import chiral_centres, signed_volumes
+from tempering.molecules.dihedrals import chiral_centres, dihedrals, signed_volumes
 from tempering.molecules.energy import potential_energy
 from tempering.molecules.record import MoleculeRecord
+from tempering.molecules.skeleton import skeleton
 from tempering.settings.checks import require_kind, require_positive
 from tempering.targets.base import Target
 from tempering.types import Array, Float
 
-__all__ = ["GAS_CONSTANT", "MoleculeTarget"]
+__all__ = ["GAS_CONSTANT", "HYDROGEN_MASS", "MoleculeTarget"]
 
 GAS_CONSTANT = 0.00831446261815324
 """kJ / (mol K), exact since 2019."""
+HYDROGEN_MASS = 4.0
+"""Dalton; no other atom is lighter."""
 
 
 class MoleculeTarget(Target):
@@ -85,6 +88,44 @@ class MoleculeTarget(Target):
         if self.geometry is not None:
             positions = positions - np.mean(positions, axis=0, keepdims=True)
         return positions.reshape((1, self.dim)).astype(np.float32)
+
+    @property
+    def masses(self) -> Float[np.ndarray, " atom"]:
+        """The masses chains move with, dalton: the record's, hydrogens raised to `HYDROGEN_MASS`.
+
+        No mass changes the density. A bond to a hydrogen of mass 4 swings half as fast, and steps are twice as long.
+        """
+        return np.maximum(self.record.masses, HYDROGEN_MASS)
+
+    @property
+    def atom_kinds(self) -> tuple[int, ...]:
+        """Every atom its own kind, as networks take them.
+
+        Hydrogens of a methyl group are exchangeable by energy, but chains exchange them by turning only, which keeps
+        their order: a network that took them for one kind would also make what no chain has seen.
+        """
+        return tuple(range(self.num_atoms))
+
+    @property
+    def bonds(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of atoms that the topology joins."""
+        return tuple((int(a), int(b)) for a, b in self.record.bonds)
+
+    def invariants(self, x: Float[Array, " dim"]) -> Float[Array, " feature"]:
+        """What must have mixed in chains: cosines and sines of torsions, and some distances of atoms.
+
+        Torsions are those about bonds within the skeleton of heavy atoms. Where the density has two hands and chains
+        may have either, sines are those of the first one.
+        """
+        elements = [atom.element for atom in self.record.atoms]
+        torsions, first, second = skeleton(self.num_atoms, self.bonds, elements)
+        points = x.reshape((self.num_atoms, 3))
+        lengths = jnp.sqrt(jnp.sum((points[first] - points[second]) ** 2, axis=1))
+        angles, centres = dihedrals(x, torsions), self.chiral_centres
+        hand = jnp.ones(())
+        if not self.walls and len(centres):
+            hand = jnp.sign(signed_volumes(x, centres[:1])[0])
+        return jnp.concatenate([jnp.cos(angles), hand * jnp.sin(angles), lengths])
 
     @property
     def chiral_centres(self) -> np.ndarray:

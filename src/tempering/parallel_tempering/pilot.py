@@ -14,6 +14,7 @@ from both places.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -27,8 +28,9 @@ from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.scouts import LEG_GROWTH, Journey, send
 from tempering.parallel_tempering.state import TemperingState
 from tempering.settings import Pilot
-from tempering.targets import Scaled
+from tempering.targets import Scaled, Units
 from tempering.targets.cost import has_gradient
+from tempering.targets.units import force_masses, units_of_masses
 from tempering.types import Array, Float, Key
 
 __all__ = ["PilotResult", "heat", "planned_evaluations"]
@@ -48,6 +50,9 @@ _CROSSING = 6.0
 """Two normals d apart mix where their standard deviation is about d / 6: the barrier is then 4 or 5."""
 
 
+Measure = Literal["coordinates", "together", "forces"]
+
+
 class PilotResult(eqx.Module):
     """What the pilot found.
 
@@ -56,7 +61,7 @@ class PilotResult(eqx.Module):
         is_mixed: whether chains mixed there, scouts included where they were sent.
         rhats: R-hat by temperature tried.
         positions: final states, a start for the initial parallel tempering; scouts' among them if they came back.
-        scale: spread of every coordinate at the hottest temperature.
+        units: of every coordinate, its spread at the hottest temperature.
         num_replaced: starting points that could not start a chain.
         scout_rhat: of chains and returned scouts together, at the temperature scouts left from; NaN where none went.
         scout_reach: the hottest temperature scouts reached, over that they left from; NaN where none went.
@@ -67,7 +72,7 @@ class PilotResult(eqx.Module):
     is_mixed: bool
     rhats: tuple[tuple[float, float], ...]
     positions: Float[Array, "chain dim"]
-    scale: Float[Array, " dim"]
+    units: Units
     num_replaced: int
     scout_rhat: float = math.nan
     scout_reach: float = math.nan
@@ -85,10 +90,10 @@ def _num_steps(pilot: Pilot) -> int:
 
 
 class _Round(eqx.Module):
-    """Chains after a round: their state in units of `scale`, and what was drawn, in the target's own units."""
+    """Chains after a round: their state in `units`, and what was drawn, in the target's own."""
 
     state: TemperingState
-    scale: Float[Array, " dim"]
+    units: Units
     draws: Float[Array, "draw chain dim"]
     log_density: Float[Array, "draw chain"]
     rhat: float
@@ -100,20 +105,20 @@ class _Oven:
     """What does not change between rounds."""
 
     key: Key
-    target: object
+    target: Any
     kernel: Kernel
     pilot: Pilot
     target_acceptance: float
     ledger: Ledger
-    is_isotropic: bool
+    measure: Measure
 
-    def bake(self, state: TemperingState, scale: Float[Array, " dim"], temperature: float, half: int) -> _Round:
+    def bake(self, state: TemperingState, units: Units, temperature: float, half: int) -> _Round:
         """One round of 2 `half` steps at one temperature; afterwards coordinates are measured anew."""
         betas = jnp.ones((1,)) / temperature
         rules = Rules.of(self.target_acceptance, 1, int(state.step) + half, "even_odd")
         state, drawn = run(
             self.key,
-            Scaled(self.target, scale),
+            Scaled(self.target, units),
             self.kernel,
             state,
             betas,
@@ -124,17 +129,27 @@ class _Oven:
             ledger=self.ledger,
             stage="pilot",
         )
-        draws = drawn.position[0] * scale[None, None]
+        draws = units.outward(drawn.position[0])
         rhat = float(jnp.max(split_rhat(_features(self.target, draws))))
         # Without a gradient there is no virial, and no telling whether chains run away.
         balance = (math.nan, math.nan)
         if has_gradient(self.target):
             balance = virial(drawn.position[0], drawn.tempered_grad(betas[0])[0])
-        wider = _spread(drawn.position.reshape((-1, scale.shape[0])), self.is_isotropic)
-        state = eqx.tree_at(lambda state: state.chain, state, state.chain.in_units(wider))
-        return _Round(
-            state, scale * wider, draws, drawn.tempered(betas[0])[0], rhat, (float(balance[0]), float(balance[1]))
-        )
+        chain, units = self.measured(state.chain, drawn, units)
+        state = eqx.tree_at(lambda state: state.chain, state, chain)
+        return _Round(state, units, draws, drawn.tempered(betas[0])[0], rhat, (float(balance[0]), float(balance[1])))
+
+    def measured(self, chain: ChainState, drawn: ChainState, units: Units) -> tuple[ChainState, Units]:
+        """The chains in new units, and these, from what was drawn in the old ones."""
+        positions = drawn.position.reshape((-1, units.dim))
+        if self.measure == "forces":
+            geometry = self.target.geometry
+            forces = units.gradient_outward(drawn.log_density_grad.reshape((-1, units.dim)))
+            heavy = units_of_masses(force_masses(geometry, forces), units.dim, geometry)
+            chain, positions = chain.out_of_units(units).in_units(heavy), heavy.inward(units.outward(positions))
+            units = heavy
+        wider = _spread(positions, is_isotropic=self.measure != "coordinates")
+        return chain.in_units(Units(wider)), units.widened(wider)
 
     def scout(self, mixed: _Round, temperature: float) -> tuple[Journey, _Round]:
         """Scouts sent out and judged: their own round at the same temperature, with the R-hat of both groups."""
@@ -142,7 +157,7 @@ class _Oven:
         num_legs = round(math.log(_HOTTEST_SCOUT / temperature) / math.log(LEG_GROWTH))
         journey = send(
             jax.random.fold_in(self.key, 1),
-            Scaled(self.target, mixed.scale),
+            Scaled(self.target, mixed.units),
             self.kernel,
             mixed.state,
             temperature,
@@ -154,7 +169,7 @@ class _Oven:
             stage="pilot",
         )
         state = eqx.tree_at(lambda state: state.chain, mixed.state, journey.found)
-        back = self.bake(state, mixed.scale, temperature, half)
+        back = self.bake(state, mixed.units, temperature, half)
         both = jnp.concatenate([mixed.draws, back.draws], axis=1)
         rhat = float(jnp.max(split_rhat(_features(self.target, both))))
         return journey, eqx.tree_at(lambda back: back.rhat, back, rhat)
@@ -169,7 +184,8 @@ def heat(
     target_acceptance: float,
     ledger: Ledger,
     *,
-    is_isotropic: bool = False,
+    units: Units | None = None,
+    measure: Measure = "coordinates",
     on_round: Callable[[int, float, float], None] = lambda index, temperature, rhat: None,
 ) -> PilotResult:
     """Heat by `pilot.growth` a round until mixed, or until `pilot.max_rounds` are spent (then `is_mixed` may be false).
@@ -177,11 +193,13 @@ def heat(
     T = 1 itself is never returned: a ladder needs two temperatures.
 
     Args:
-        is_isotropic: one unit for all coordinates, as particles need it.
+        units: to start in, which carry the masses of particles; None has none.
+        measure: what units become after a round. coordinates: the spread of each. together: one spread for all, as
+            particles need it. forces: the same, and particles weigh in proportion to the mean squared force on them.
     """
     key_start, key_run = jax.random.split(key)
-    oven = _Oven(key_run, target, kernel, pilot, target_acceptance, ledger, is_isotropic)
-    state, scale, num_replaced = _started(key_start, oven, positions)
+    oven = _Oven(key_run, target, kernel, pilot, target_acceptance, ledger, measure)
+    state, units, num_replaced = _started(key_start, oven, positions, units or Units.plain(target.dim))
     ceiling = pilot.ceiling or math.inf
     rounds: list[_Round] = []
     rhats: list[tuple[float, float]] = []
@@ -190,9 +208,9 @@ def heat(
     while spent < pilot.max_rounds:
         is_last = temperature >= ceiling
         half = _num_steps(pilot) // 2 * (pilot.max_rounds - spent if is_last else 1)
-        rounds.append(oven.bake(state, scale, temperature, half))
+        rounds.append(oven.bake(state, units, temperature, half))
         latest, spent = rounds[-1], spent + 1
-        state, scale = latest.state, latest.scale
+        state, units = latest.state, latest.units
         rhats.append((temperature, latest.rhat))
         on_round(spent - 1, temperature, latest.rhat)
         is_mixed = latest.rhat < pilot.max_rhat  # NaN compares false: a coordinate that never moved has not mixed
@@ -211,12 +229,12 @@ def heat(
         scout_rhat = back.rhat
         scout_reach = journey.temperatures[-1] / temperature if journey.temperatures else 1.0
         is_mixed = scout_rhat < pilot.max_rhat
-        both = _in_units_of(latest, back.state, back.scale)
+        both = back.state.chain.out_of_units(back.units).in_units(latest.units)
         if is_mixed:
             joined = [latest.state.chain.position[0], both.position[0]]
-            found = jnp.concatenate(joined) * latest.scale[None]
+            found = latest.units.outward(jnp.concatenate(joined))
             return PilotResult(
-                temperature, True, tuple(rhats), found, scale, num_replaced, scout_rhat, scout_reach, is_running
+                temperature, True, tuple(rhats), found, units, num_replaced, scout_rhat, scout_reach, is_running
             )
         if spent == pilot.max_rounds:
             break
@@ -227,19 +245,21 @@ def heat(
         # (nu + dim) / (T dim) = 1 marks the hottest temperature at which a Student's tail has a normaliser.
         hottest = min(max(1.2, _PART_OF_PROPER * rounds[-1].virial[0] * temperature), hottest)
         kept = [r for r, (t, _) in zip(rounds, rhats, strict=True) if t <= hottest][-1]
-        state, scale = kept.state, kept.scale
-    positions = state.chain.position[0] * scale[None]
+        state, units = kept.state, kept.units
+    positions = units.outward(state.chain.position[0])
     return PilotResult(
-        hottest, is_mixed, tuple(rhats), positions, scale, num_replaced, scout_rhat, scout_reach, is_running
+        hottest, is_mixed, tuple(rhats), positions, units, num_replaced, scout_rhat, scout_reach, is_running
     )
 
 
-def _started(key: Key, oven: _Oven, positions: Float[Array, "chain dim"]) -> tuple[TemperingState, Array, int]:
+def _started(
+    key: Key, oven: _Oven, positions: Float[Array, "chain dim"], units: Units
+) -> tuple[TemperingState, Units, int]:
     """The first state, in units of the starting points' spread: out of walls, if they stand in one."""
-    scale = _spread(positions, oven.is_isotropic)
-    scaled, where = Scaled(oven.target, scale), (positions / scale[None])[None]
+    units = units.widened(_spread(units.inward(positions), is_isotropic=oven.measure != "coordinates"))
+    scaled, where = Scaled(oven.target, units), units.inward(positions)[None]
     state, num_replaced = settled(key, scaled, oven.kernel, where, jnp.ones((1,)), oven.ledger, "pilot")
-    return state, scale, num_replaced
+    return state, units, num_replaced
 
 
 def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> bool:
@@ -247,16 +267,11 @@ def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> 
     if len(rounds) < 2:
         return False
     balance, error = rounds[-1].virial
-    growth = float(jnp.max(rounds[-1].scale / rounds[-2].scale))
+    growth = float(jnp.max(rounds[-1].units.scale / rounds[-2].units.scale))
     hotter_by = rhats[-1][0] / rhats[-2][0]
     # Chains that had equilibrium before have a virial of 1 / hotter_by when the round starts; lagging keeps them above.
     is_fast = balance + 2.0 * error < _LEAST_VIRIAL and growth > math.sqrt(hotter_by)
     return is_fast or (balance + 2.0 * error < 1.0 / hotter_by and growth > _RUNNING)
-
-
-def _in_units_of(mixed: _Round, state: TemperingState, scale: Float[Array, " dim"]) -> ChainState:
-    """The chains of `state` in the units of another round."""
-    return state.chain.in_units(mixed.scale / scale)
 
 
 @eqx.filter_jit
@@ -291,17 +306,19 @@ def _crossing(temperature: float, growth: float, journey: Journey, separation: F
 @eqx.filter_jit
 def _features(target, draws: Float[Array, "draw chain dim"]) -> Float[Array, "draw chain n"]:
     """What must have mixed: every coordinate, or of particles what symmetry leaves alone."""
-    geometry = getattr(target, "geometry", None)
-    if geometry is None:
+    if getattr(target, "geometry", None) is None:
         return draws
-    return jax.vmap(jax.vmap(geometry.invariants))(draws)
+    return jax.vmap(jax.vmap(target.invariants))(draws)
 
 
 @eqx.filter_jit
-def _spread(positions: Float[Array, "point dim"], is_isotropic: bool) -> Float[Array, " dim"]:
-    """Standard deviation of every coordinate; one that does not move keeps a thousandth of the widest."""
+def _spread(positions: Float[Array, "point dim"], *, is_isotropic: bool) -> Float[Array, " dim"]:
+    """Standard deviation of every coordinate; one that does not move keeps a thousandth of the widest.
+
+    Points that differ by no more than rounding, such as copies of one starting point, have no spread: their unit is 1.
+    """
     std = jnp.std(positions, axis=0)
     if is_isotropic:
         std = jnp.full_like(std, jnp.sqrt(jnp.mean(std**2)))
-    widest = jnp.max(std)
-    return jnp.where(widest > 0, jnp.maximum(std, 1e-3 * widest), 1.0)
+    widest, rounding = jnp.max(std), 10 * jnp.finfo(positions.dtype).eps * jnp.max(jnp.abs(positions))
+    return jnp.where(widest > rounding, jnp.maximum(std, 1e-3 * widest), 1.0)

@@ -108,6 +108,12 @@ class Exploration:
         target_acceptance: what the step sizes are adapted towards; None takes the kernel's optimum.
         swap_interval: kernel steps between swap rounds.
         swap_scheme: even_odd (non-reversible alternation) or sweep (all pairs in turn, hot to cold, as in the paper).
+        mass: the masses that chains move with, so that light or stiff coordinates do not set the step for all.
+            unit: the same for all. target: those that the target brings, such as a molecule's. adapted: measured in the
+            pilot, which then also runs below a given ladder: the spread of every coordinate, or of particles the mean
+            squared force on each. automatic: the target's if it brings any, else the pilot's spreads where one runs
+            (one for all particles), else unit.
+        masses: by hand, one for each particle or coordinate; `mass` is ignored then. Only their ratios matter.
     """
 
     kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "mala"
@@ -115,6 +121,8 @@ class Exploration:
     target_acceptance: float | None = None
     swap_interval: int = 5
     swap_scheme: Literal["even_odd", "sweep"] = "even_odd"
+    mass: Literal["automatic", "unit", "target", "adapted"] = "automatic"
+    masses: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         require_choice("exploration.kernel", self.kernel, ("automatic", "mala", "hmc", "random_walk"))
@@ -124,6 +132,12 @@ class Exploration:
             require_number(name, given, lambda rate: 0 < rate < 1, "strictly between 0 and 1")
         require_count("exploration.swap_interval", self.swap_interval)
         require_choice("exploration.swap_scheme", self.swap_scheme, ("even_odd", "sweep"))
+        require_choice("exploration.mass", self.mass, ("automatic", "unit", "target", "adapted"))
+        if self.masses is not None:
+            is_list = isinstance(self.masses, Iterable) and not isinstance(self.masses, str)
+            require(is_list, "exploration.masses", self.masses, "a list of numbers, or None")
+            for mass in self.masses:
+                require_positive("exploration.masses", mass)
 
 
 @dataclass(frozen=True)

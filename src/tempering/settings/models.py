@@ -32,6 +32,10 @@ class Network:
         num_particles, spatial_dim: of what egnn and particle_transformer see; a fit of particles fills them in.
         unit: a length such as that of two particles in contact, for the particle_transformer's radial features.
         is_half: matrix products of the particle_transformer in bfloat16.
+        atoms: of a molecule, the kind of every particle, a number from 0; particles of one kind are exchangeable, as
+            far as bonds allow. Empty, all particles are alike. A fit of a molecule fills it in: every atom its own.
+        bonds: pairs of atoms that are joined; what is up to three bonds apart is told from the rest.
+        is_chiral: the particle_transformer tells mirror images apart, by the signed volumes of four atoms each.
     """
 
     kind: Literal["mlp", "residual", "egnn", "particle_transformer"] = "residual"
@@ -44,6 +48,9 @@ class Network:
     spatial_dim: int = 3
     unit: float = 1.0
     is_half: bool = False
+    atoms: tuple[int, ...] = ()
+    bonds: tuple[tuple[int, int], ...] = ()
+    is_chiral: bool = False
 
     @property
     def is_of_particles(self) -> bool:
@@ -61,6 +68,26 @@ class Network:
         require_count("network.spatial_dim", self.spatial_dim)
         require_positive("network.unit", self.unit)
         require_flag("network.is_half", self.is_half)
+        require_flag("network.is_chiral", self.is_chiral)
+        self._check_molecule()
+
+    def _check_molecule(self) -> None:
+        given, num = self.atoms, self.num_particles
+        require(isinstance(given, tuple), "network.atoms", given, "a tuple of integers, one for each particle")
+        for atom in given:
+            require_count("network.atoms", atom, 0)
+        is_whole = not given or not self.is_of_particles or len(given) == num
+        require(is_whole, "network.atoms", given, f"empty or one integer for each of num_particles = {num}")
+        require(isinstance(self.bonds, tuple), "network.bonds", self.bonds, "a tuple of pairs of atoms")
+        for bond in self.bonds:
+            is_pair = isinstance(bond, tuple) and len(bond) == 2 and bond[0] != bond[1]
+            require(is_pair, "network.bonds", bond, "pairs of two different atoms")
+            for atom in bond:
+                require_count("network.bonds", atom, 0, len(given) - 1)
+        if self.is_chiral and self.is_of_particles:
+            is_possible = self.kind == "particle_transformer" and self.spatial_dim == 3 and bool(self.bonds)
+            remedy = "give atoms and bonds to a particle_transformer, or is_chiral = False"
+            require(is_possible, "network.is_chiral", True, "False without bonds in 3-D, and for an egnn", remedy)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tempering.targets.particles import dw4, lennard_jones
 from tempering.targets.referenced import Referenced
 from tempering.targets.registry import TARGETS, make_target
 from tempering.targets.scaled import Scaled
+from tempering.targets.units import Units
 
 __all__ = [
     "TARGETS",
@@ -21,6 +22,7 @@ __all__ = [
     "PairPotential",
     "Referenced",
     "Target",
+    "Units",
     "anisotropic_gaussian",
     "dw4",
     "evaluate",

@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from tempering.charts import Chart
 from tempering.geometry import Centred
@@ -51,9 +52,37 @@ class Inner(Target):
         return None if reference is None else InnerReference(reference, self.chart)
 
     @property
+    def masses(self) -> Any:
+        """Of the particles, where the chart is theirs and the target brings any; masses of other charts are unknown."""
+        return None if self.geometry is None else getattr(self.target, "masses", None)
+
+    @property
+    def init(self) -> Float[Array, "point dim"] | None:
+        """The target's own starting points, such as a molecule's conformation, where the chart is of particles."""
+        own = None if self.geometry is None else getattr(self.target, "init", None)
+        return None if own is None else jax.vmap(self.chart.restrict)(jnp.asarray(own))
+
+    @property
+    def atom_kinds(self) -> tuple[int, ...]:
+        """Who the particles are, where the target tells them apart; empty where they are alike."""
+        return () if self.geometry is None else getattr(self.target, "atom_kinds", ())
+
+    @property
+    def bonds(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of particles that are joined; empty where none are."""
+        return () if self.geometry is None else getattr(self.target, "bonds", ())
+
+    @property
     def structure(self) -> Any:
         """What restores a point in the user's coordinates to the user's own tree, or None."""
         return getattr(self.target, "structure", None)
+
+    def invariants(self, y: Float[Array, " dim"]) -> Float[Array, " feature"]:
+        """What must have mixed in chains: the target's own choice, else what symmetries of particles leave alone."""
+        own = getattr(self.target, "invariants", None)
+        if own is not None:
+            return own(self.chart.embed(y))
+        return y if self.geometry is None else self.geometry.invariants(y)
 
 
 def in_inner_coordinates(target: Any, chart: Chart | None = None) -> Any:

@@ -1,7 +1,8 @@
 """The paper's network for particles: an E(n)-equivariant graph network on all pairs (Satorras et al. 2021).
 
 Consumes the inner coordinates of a centred configuration, scaled to unit spread; produces inner coordinates. Turning,
-reflecting or relabelling the particles does the same to the output. Assumes one scale for all coordinates.
+reflecting or relabelling the particles does the same to the output. Assumes one scale for all coordinates. The atoms
+of a molecule have states and bonds of their own, and are not relabelled.
 """
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.linear import Linear
 from tempering.diffusion.networks.pairs import along, differences, lengths, off_diagonal, pull
+from tempering.diffusion.networks.topology import Topology, topology_of
 from tempering.geometry import Centred
 from tempering.settings import Network
 from tempering.types import Array, Float, Key
@@ -27,7 +29,8 @@ class _Layer(eqx.Module):
     The first layer of phi_e is linear in what it is given: W1 h_i + W2 h_j + w3 d_ij^2 + w4 d0_ij^2 + b, with d0 the
     distance at entry. So its products are over particles and no tensor of concatenated pairs is built. phi_x is
     linear, because m_ij has gone through two layers already. One product of full width over pairs is left, where the
-    concatenating form has four. Both sums over j are divided by sqrt(n - 1).
+    concatenating form has four. Both sums over j are divided by sqrt(n - 1). In a molecule a learned vector for what
+    joins i and j (a bond, two, three, nothing near) is added before phi_e.
     """
 
     receiver: Linear
@@ -38,8 +41,9 @@ class _Layer(eqx.Module):
     own: Linear
     gathered: Linear
     update: Linear
+    relations: Float[Array, "*model relation width"] | None
 
-    def __init__(self, key: Key, width: int):
+    def __init__(self, key: Key, width: int, topology: Topology | None):
         keys = jax.random.split(key, 8)
         self.receiver, self.sender, self.message, self.own, self.gathered, self.update = (
             Linear(width, width, key=key) for key in keys[:6]
@@ -49,12 +53,17 @@ class _Layer(eqx.Module):
         # The gate starts at random, the move at zero.
         started = (heads.weight.at[:, 1].set(0.0), heads.bias.at[1].set(0.0))
         self.heads = eqx.tree_at(lambda layer: (layer.weight, layer.bias), heads, started)
+        self.relations = None
+        if topology is not None:
+            shape = (topology.num_relations, width)
+            self.relations = jax.random.normal(jax.random.fold_in(key, len(keys)), shape) * width**-0.5
 
     def __call__(
         self,
         hidden: Float[Array, "particle width"],
         x: Float[Array, "xyz particle"],
         squared_at_entry: Float[Array, "particle particle"],
+        topology: Topology | None,
     ) -> tuple[Float[Array, "particle width"], Float[Array, "xyz particle"]]:
         """The states and coordinates after this layer."""
         num = hidden.shape[0]
@@ -63,6 +72,8 @@ class _Layer(eqx.Module):
         nodes = along(self.receiver, hidden)[:, None] + along(self.sender, hidden)[None]
         radial = self.radial[:, None, None]
         edges = nodes + (length**2)[..., None] * radial[0] + squared_at_entry[..., None] * radial[1]
+        if topology is not None and self.relations is not None:
+            edges = edges + self.relations[topology.relations]
         message = jax.nn.silu(along(self.message, jax.nn.silu(edges)))
         heads = along(self.heads, message)
         gate = jax.nn.sigmoid(heads[..., 0]) * off_diagonal(num)
@@ -77,21 +88,28 @@ class _Layer(eqx.Module):
 class EGNN(eqx.Module):
     """`depth` layers on the fully connected graph; the output is how far they have moved the particles.
 
-    States start from the features of noise and temperature, the same for all particles. All moves start at zero: the
-    best linear denoiser.
+    States start from the features of noise and temperature, the same for all particles; in a molecule a learned vector
+    for the kind of the atom is added. All moves start at zero: the best linear denoiser.
     """
 
     embedding: Embedding
     entry: Linear
     layers: tuple[_Layer, ...]
+    identity: Float[Array, "*model kind width"] | None
     geometry: Centred
+    topology: Topology | None = eqx.field(static=True)
 
     def __init__(self, key: Key, geometry: Centred, network: Network):
         self.geometry = geometry
         self.embedding = Embedding(network.num_frequencies, network.is_shared)
         key_entry, *keys = jax.random.split(key, 1 + network.depth)
         self.entry = Linear(self.embedding.size, network.width, key=key_entry)
-        self.layers = tuple(_Layer(layer_key, network.width) for layer_key in keys)
+        self.topology = topology_of(network)
+        self.layers = tuple(_Layer(layer_key, network.width, self.topology) for layer_key in keys)
+        self.identity = None
+        if self.topology is not None:
+            shape = (self.topology.num_kinds, network.width)
+            self.identity = jax.random.normal(jax.random.fold_in(key_entry, 1), shape)
 
     def __call__(
         self,
@@ -114,6 +132,8 @@ class EGNN(eqx.Module):
         squared = lengths(differences(start)) ** 2
         state = self.entry(self.embedding(c_noise, c_temperature))
         hidden, moved = jnp.broadcast_to(state[None], (num, state.shape[0])), start
+        if self.topology is not None and self.identity is not None:
+            hidden = hidden + self.identity[self.topology.kinds]
         for layer in self.layers:
-            hidden, moved = layer(hidden, moved, squared)
+            hidden, moved = layer(hidden, moved, squared, self.topology)
         return self.geometry.restrict((moved - start).T.reshape(-1))

@@ -4,6 +4,9 @@ Consumes the inner coordinates of a centred configuration, scaled to unit spread
 coordinates. Turning, reflecting or relabelling the particles does the same to the output. Assumes one scale for all
 coordinates. Nothing here has an axis of width beside two axes of particles: pairs carry 38 features at most, so a pair
 costs a fraction of what it costs in a message-passing network (`egnn.py`).
+
+The atoms of a molecule have states of their own and are not relabelled; near pairs have weights of their own, so that
+every bond can have its length. With `is_chiral` mirror images are told apart (`handedness.py`).
 """
 
 import equinox as eqx
@@ -11,9 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion.networks.embedding import Embedding
+from tempering.diffusion.networks.handedness import Handedness
 from tempering.diffusion.networks.linear import Linear
 from tempering.diffusion.networks.pairs import along, differences, lengths, pull
 from tempering.diffusion.networks.radial import RadialFeatures
+from tempering.diffusion.networks.topology import Topology, topology_of
 from tempering.geometry import Centred
 from tempering.settings import Network
 from tempering.types import Array, Float, Key
@@ -44,6 +49,9 @@ class _Block(eqx.Module):
 
     Shifts, scales and gates come from noise and temperature and start at zero, so the block starts as the identity
     (Peebles & Xie 2023). So does what noise and temperature change about the weights of pair features.
+
+    In a molecule every kind of near pair, such as one bond, adds weights of its own, times a factor for each channel
+    that noise and temperature set: the attention bias of a bond, and forces with its own length and stiffness.
     """
 
     modulation: Linear
@@ -54,10 +62,12 @@ class _Block(eqx.Module):
     movers: Linear
     pair_weight: Float[Array, "*model feature channel"]
     pair_modulation: Linear
+    near_weight: Float[Array, "*model pair_kind feature channel"] | None
+    near_modulation: Linear | None
     num_heads: int = eqx.field(static=True)
     is_half: bool = eqx.field(static=True)
 
-    def __init__(self, key: Key, width: int, num_pair_features: int, is_half: bool):
+    def __init__(self, key: Key, width: int, num_pair_features: int, is_half: bool, topology: Topology | None):
         keys = jax.random.split(key, 8)
         self.num_heads = max(1, width // _HEAD_SIZE)
         self.is_half = is_half
@@ -72,6 +82,11 @@ class _Block(eqx.Module):
         # Coordinates start unmoved.
         self.pair_weight = jnp.concatenate([bias, jnp.zeros((num_pair_features, 2 * _CHANNELS))], axis=1)
         self.pair_modulation = Linear(width, self.pair_weight.size, key=keys[7]).zeroed()
+        self.near_weight = self.near_modulation = None
+        if topology is not None and topology.num_pair_kinds:
+            self.near_weight = jnp.zeros((topology.num_pair_kinds, *self.pair_weight.shape))
+            key_near = jax.random.fold_in(key, len(keys))
+            self.near_modulation = Linear(width, self.pair_weight.shape[1], key=key_near).zeroed()
 
     def __call__(
         self,
@@ -80,12 +95,18 @@ class _Block(eqx.Module):
         difference: Float[Array, "xyz particle particle"],
         length: Float[Array, "particle particle"],
         features: Float[Array, "feature particle particle"],
+        topology: Topology | None,
     ) -> tuple[Float[Array, "particle width"], Float[Array, "xyz particle"], Float[Array, "xyz particle"]]:
         """The new states, a move of the geometry and a share of the output."""
         modulation = jnp.split(self.modulation(condition)[None], 6, axis=1)
         shift, scale, gate, shift_inner, scale_inner, gate_inner = modulation
         weight = self.pair_weight + self.pair_modulation(condition).reshape(self.pair_weight.shape)
         from_pairs = _contract("fij,fc->cij", features, weight, self.is_half)
+        if topology is not None and self.near_weight is not None and self.near_modulation is not None:
+            far = jnp.zeros((1, *self.near_weight.shape[1:]))
+            own = jnp.concatenate([far, self.near_weight])[topology.pair_kinds]
+            factor = 1.0 + self.near_modulation(condition)[:, None, None]
+            from_pairs = from_pairs + factor * _contract("fij,ijfc->cij", features, own, self.is_half)
         bias, slope, offset = jnp.split(from_pairs, [self.num_heads, self.num_heads + _CHANNELS])
         attended = self._attend(_normalised(hidden) * (1.0 + scale) + shift, bias)
         hidden = hidden + gate * attended
@@ -135,7 +156,10 @@ class ParticleTransformer(eqx.Module):
     condition: Linear
     entry: Linear
     blocks: tuple[_Block, ...]
+    identity: Float[Array, "*model kind width"] | None
+    hands: tuple[Handedness, ...]
     geometry: Centred
+    topology: Topology | None = eqx.field(static=True)
 
     def __init__(self, key: Key, geometry: Centred, network: Network, *, unit: float = 1.0, is_half: bool = False):
         """Freshly initialised.
@@ -151,7 +175,16 @@ class ParticleTransformer(eqx.Module):
         key_condition, key_entry, *keys = jax.random.split(key, 2 + network.depth)
         self.condition = Linear(self.embedding.size, network.width, key=key_condition)
         self.entry = Linear(self.radial.size, network.width, key=key_entry)
-        self.blocks = tuple(_Block(block_key, network.width, self.radial.size, is_half) for block_key in keys)
+        self.topology = topology_of(network)
+        width, size = network.width, self.radial.size
+        self.blocks = tuple(_Block(block_key, width, size, is_half, self.topology) for block_key in keys)
+        self.identity, self.hands = None, ()
+        if self.topology is not None:
+            shape = (self.topology.num_kinds, width)
+            self.identity = jax.random.normal(jax.random.fold_in(key_entry, 1), shape)
+            if network.is_chiral:
+                num = len(self.topology.tetrahedra)
+                self.hands = tuple(Handedness(jax.random.fold_in(block_key, 9), num, width) for block_key in keys)
 
     def __call__(
         self,
@@ -176,9 +209,15 @@ class ParticleTransformer(eqx.Module):
         pairs = self._pairs(place, c_in)
         neighbours = jnp.sum(pairs[-1], axis=2).T * (num - 1) ** -0.5
         hidden = along(self.entry, neighbours) + condition[None]
-        for block in self.blocks:
-            hidden, move, share = block(hidden, condition, *pairs)
-            place, output = place + noise * move, output + share
+        if self.topology is not None and self.identity is not None:
+            hidden = hidden + self.identity[self.topology.kinds]
+        for depth, block in enumerate(self.blocks):
+            if self.topology is not None and self.hands:
+                hidden, turn, turned = self.hands[depth](hidden, condition, place, self.topology.tetrahedra)
+            else:
+                turn = turned = jnp.zeros_like(place)
+            hidden, move, share = block(hidden, condition, *pairs, self.topology)
+            place, output = place + noise * (move + turn), output + (share + turned)
             pairs = self._pairs(place, c_in)
         return self.geometry.restrict(output.T.reshape(-1))
 
