@@ -85,6 +85,7 @@ CASES = {
 }
 SLOW = (
     "PTSD by HMC",
+    "PTSD, a subset refined and thinned",
     "PTSD, steps that do not divide by thin",
     "PTSD over two levels",
     "PT+DM by HMC",
@@ -187,7 +188,9 @@ def test_a_budget_that_the_pilot_uses_up_is_not_exceeded():
     assert ledger.received == {"pilot": ledger.points["pilot"]} and COUNTER.total <= ledger.budget
 
 
-@pytest.mark.parametrize("case", ["PTSD", "PTSD, a subset refined and thinned", "PT+DM"])
+@pytest.mark.parametrize(
+    "case", ["PTSD", pytest.param("PTSD, a subset refined and thinned", marks=pytest.mark.slow), "PT+DM"]
+)
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(case):
     first, again, other = (facts_and_arrays(fit(case, seed=seed)) for seed in (3, 3, 4))
     assert first == again

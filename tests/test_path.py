@@ -183,7 +183,8 @@ def test_references_are_normalised_and_drawn_from(reference):
     assert abs(np.mean(np.abs(draws[:, 0] - 0.5) < 1.0) - share) < 0.03
 
 
-@pytest.mark.parametrize("method", [pytest.param("ptsd", marks=pytest.mark.slow), "pt_dm"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["ptsd", "pt_dm"])
 def test_a_fit_follows_the_path_and_counts_the_target_only(method, tmp_path):
     counting, counter = counting_target(Shifted(2, OWN))
     settings = tiny_ptsd() if method == "ptsd" else tiny_pt_dm()

@@ -40,6 +40,7 @@ def run(examples: list[str]) -> dict:
     return names
 
 
+@pytest.mark.slow
 def test_a_bare_file_becomes_a_target(tmp_path, monkeypatch, capsys):
     heavy_atoms_pdb(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,9 @@ INITIAL = Initial(num_chains=100, num_steps=301, burn_in=100, thin=4)
 KEY = jax.random.key(95)
 
 
-@pytest.fixture(scope="module", params=[MALA(), HMC(num_leapfrog=3)], ids=["mala", "hmc"])
+@pytest.fixture(
+    scope="module", params=[MALA(), pytest.param(HMC(num_leapfrog=3), marks=pytest.mark.slow)], ids=["mala", "hmc"]
+)
 def outcome(request, counted, betas):
     """The result, its kernel and ledger, and the points really evaluated."""
     target, counter = counted

@@ -53,7 +53,7 @@ def check_second_mode(result) -> None:
     assert np.asarray(result.positions)[:, 0].max() > 12.0, "no chain in the second mode"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_scouts_find_the_mode_that_no_chain_started_in(seed):
     target = two_modes(20.0)
     result, _ = heated(target, pilot_of(), seed)
