@@ -122,7 +122,8 @@ class Sampler:
         """
         require_count("num", num, most=_MOST_DRAWS)
         sampling = self.sampling.raw
-        if solver not in (None, sampling.solver):
+        is_own = solver is None or (isinstance(solver, str) and solver == sampling.solver)
+        if not is_own:
             sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
