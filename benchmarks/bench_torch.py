@@ -145,7 +145,7 @@ def train(dim: int, device: str, block: int, num_turns: int, patience: Patience)
         denoiser.sigma_data,
         denoiser.c_temperature,
     )
-    data = Dataset(stack(level), jnp.ones((1,)))
+    data = Dataset(stack(level), jnp.ones((1,)), jnp.ones((1,)))
     other = EagerTraining(
         as_torch(denoiser, device), torch.tensor(np.asarray(position), device=device), SIGMAS, training
     )

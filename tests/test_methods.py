@@ -336,11 +336,12 @@ class Counted(Kept):
 
 
 def check_one_network_compiles_once(traces, batch_size: int) -> None:
-    """Of five levels the first learning and the first guided draws compile; the levels after them nothing."""
+    """Of five levels, the last one larger, the first learning and the first guided draws compile; those after nothing."""
     changes = {**ONE_NETWORK, "guidance": Guidance("conditioned", is_anticipating=True)}
     training = dataclasses.replace(tiny_ptsd().training, batch_size=batch_size)
     ladder, store = Ladder(hottest=8.0, num_levels=5), Counted(traces)
     settings = tiny_ptsd(**changes, training=training, ladder=ladder, refinement=Refinement(num_steps=0))
+    settings = dataclasses.replace(settings, last_buffer_size=5 * settings.buffer_size // 2)
     METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings, store=store)
     counts = store.counts
     assert counts[1, "model"]["_train_block"] > 0, "this batch size must be new, or nothing is seen"

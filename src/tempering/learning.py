@@ -22,7 +22,16 @@ from tempering.sampler import Sampler
 from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
 from tempering.types import Array, Float, Key
 
-__all__ = ["Networks", "checked_log_z", "data_of_all_levels", "final_sampler", "learn", "new_networks"]
+__all__ = [
+    "Networks",
+    "checked_log_z",
+    "data_of_all_levels",
+    "final_sampler",
+    "learn",
+    "new_networks",
+    "num_places",
+    "place_size",
+]
 
 
 _LARGEST_EXACT = 64
@@ -49,6 +58,24 @@ def new_networks(key: Key, dim: int, network: Network, num: int, *, is_blank: bo
     return eqx.filter_eval_shape(build) if is_blank else build()
 
 
+def place_size(settings: PTSDSettings) -> int:
+    """Samples of a place in a dataset: the usual buffer's."""
+    return max(settings.buffer_size, settings.level_size or 0)
+
+
+def num_places(settings: PTSDSettings, most_levels: int) -> int:
+    """Places that the buffers of a run of up to `most_levels` levels take, whenever it ends."""
+    size, between = place_size(settings), settings.level_size or settings.buffer_size
+    planned, planned_last = settings.ladder.num_levels or most_levels, settings.last_buffer_size or settings.buffer_size
+
+    def needed(num_levels: int) -> int:
+        # A ladder that ends sooner than planned leaves the evaluations of its missing levels to the last one.
+        last = planned_last + max(0, planned - num_levels) * between
+        return num_levels - 1 + -(-last // size)
+
+    return max(needed(num_levels) for num_levels in range(2, most_levels + 1))
+
+
 def data_of_all_levels(
     buffers: tuple[Buffer, ...],
     betas: Float[Array, " level"],
@@ -58,9 +85,13 @@ def data_of_all_levels(
 ) -> Dataset:
     """The data of one network for all levels, hottest first: each is seen `training.memory` times as often as the next.
 
+    Checks judge the levels with the largest share alone, those the fit is for: small buffers of levels long past are
+    overfitted while these still improve.
+
     Args:
         betas: of the buffers, and perhaps of the next level, which is anticipated where `guidance` asks for it.
-        num_places: levels to leave room for, so that a level more is no new program.
+        num_places: buffers of the usual size to leave room for, so that neither a level more nor the large last one is
+            a new program.
     """
     num = len(buffers)
     shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
@@ -73,8 +104,8 @@ def data_of_all_levels(
         betas[: len(buffers)],
         sigma_max,
         use_gradients=settings.training.use_gradients,
-        shares=jnp.asarray(shares),
-        size=max(settings.buffer_size, settings.level_size or 0),
+        shares=tuple(shares),
+        size=place_size(settings),
         num_places=num_places,
     )
 

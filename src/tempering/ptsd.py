@@ -18,7 +18,16 @@ from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
 from tempering.importance import corrected, keep_usable, weigh
 from tempering.kernels.step_size import rescale
-from tempering.learning import Networks, checked_log_z, data_of_all_levels, final_sampler, learn, new_networks
+from tempering.learning import (
+    Networks,
+    checked_log_z,
+    data_of_all_levels,
+    final_sampler,
+    learn,
+    new_networks,
+    num_places,
+    place_size,
+)
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, initial, next_temperature, temperatures_of
 from tempering.preparation import Prepared, Teller, kernel_of, planned_pilot, prepare
@@ -229,7 +238,8 @@ def _learn(key: Key, run: _Run) -> None:
     def learned() -> Networks:
         if settings.network.is_shared:
             betas = betas_of(tuple(run.temperatures))
-            everything = data_of_all_levels(tuple(run.buffers), betas, run.sigma_max, settings, run.most_levels)
+            room = num_places(settings, run.most_levels)
+            everything = data_of_all_levels(tuple(run.buffers), betas, run.sigma_max, settings, room)
             data, networks, levels = (everything,), run.networks.all, (level,)
         else:
             data, levels = _last_two(run), (level - 1, level)
@@ -241,10 +251,20 @@ def _learn(key: Key, run: _Run) -> None:
 
 def _last_two(run: _Run) -> tuple[Dataset, ...]:
     """The data of one network a level, for the last two levels."""
-    betas, use_gradients = betas_of(tuple(run.temperatures)), run.settings.training.use_gradients
-    levels = range(len(run.buffers) - 2, len(run.buffers))
+    settings, betas = run.settings, betas_of(tuple(run.temperatures))
+    levels = (len(run.buffers) - 2, len(run.buffers) - 1)
+    size = place_size(settings)
+    room = max(-(-run.buffers[k].size // size) for k in levels)
     return tuple(
-        dataset_of(run.settings.noise, (run.buffers[k],), betas[k : k + 1], run.sigma_max, use_gradients=use_gradients)
+        dataset_of(
+            settings.noise,
+            (run.buffers[k],),
+            betas[k : k + 1],
+            run.sigma_max,
+            use_gradients=settings.training.use_gradients,
+            size=size,
+            num_places=room,
+        )
         for k in levels
     )
 

@@ -124,15 +124,32 @@ def test_training_data_is_tempered(buffer):
 def test_levels_stand_side_by_side_and_padding_weighs_nothing(buffer):
     """Two levels of unlike size and two empty places: what pads is never seen and changes no scale."""
     small = buffer.take(jnp.array([0, 1, 2]))
-    data = data_of(small, buffer, betas=[0.25, 1.0], shares=jnp.array([0.5, 1.0]), size=6, num_places=4)
+    data = data_of(small, buffer, betas=[0.25, 1.0], shares=(0.5, 1.0), size=6, num_places=4)
     assert data.levels.position.shape == (4, 6, 2)
     np.testing.assert_array_equal(data.share, [0.5, 1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(data.judged, [0.0, 1.0, 0.0, 0.0])
     np.testing.assert_allclose(data.levels.weight[:2], [[1 / 3] * 3 + [0.0] * 3, [1 / 4] * 4 + [0.0] * 2], rtol=1e-6)
     np.testing.assert_allclose(data.levels.location[0], np.mean(small.position, axis=0), rtol=1e-6)
     np.testing.assert_allclose(data.levels.sigma_data[1], [2.0, 5.0], rtol=1e-6)
     np.testing.assert_allclose(data.levels.blend_variance[1], [1 / 16, 4.0], rtol=1e-5)
     assert np.all(np.isfinite(data.levels.position)) and np.all(np.isfinite(data.levels.tempered_grad))
     np.testing.assert_array_equal(data_of(small, small).share, [1.0, 1.0])
+
+
+def test_a_large_level_takes_several_places_each_with_its_part_of_the_weight(buffer):
+    """Four samples in places of three: the second place has one sample and, weighted as here, half of the weight."""
+    weighted = eqx.tree_at(lambda tree: tree.log_weight, buffer, jnp.log(jnp.array([1.0, 2.0, 1.0, 4.0])))
+    small = buffer.take(jnp.array([0, 1]))
+    data = data_of(small, weighted, betas=[0.25, 1.0], shares=(0.5, 1.0), size=3, num_places=5)
+    np.testing.assert_allclose(data.share, [0.5, 0.5, 0.5, 0.0, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(data.judged, [0.0, 0.5, 0.5, 0.0, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(data.levels.weight[1:3], [[1 / 8, 1 / 4, 1 / 8], [1 / 2, 0.0, 0.0]], rtol=1e-6)
+    np.testing.assert_array_equal(data.levels.position[1:3, 0], buffer.position[jnp.array([0, 3])])
+    whole = data_of(weighted, betas=[1.0]).levels
+    for k in (1, 2):  # scales are the level's, not the place's
+        np.testing.assert_allclose(data.levels.location[k], whole.location[0], rtol=1e-6)
+        np.testing.assert_allclose(data.levels.blend_variance[k], whole.blend_variance[0], rtol=1e-6)
+        np.testing.assert_allclose(data.levels.c_temperature[k], 0.0)
 
 
 def test_scales_are_those_of_the_weights(buffer):

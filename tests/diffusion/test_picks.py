@@ -32,8 +32,8 @@ def data() -> Dataset:
             log_weight = jnp.asarray(np.log(weights), jnp.float32)
         buffers.append(eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weight))
     sigma_max = jnp.asarray(10.0)
-    shares, betas = jnp.asarray(SHARES, jnp.float32), jnp.array([0.3, 1.0])
-    kwargs = {"use_gradients": True, "shares": shares, "size": PADDED, "num_places": PLACES}
+    betas = jnp.array([0.3, 1.0])
+    kwargs = {"use_gradients": True, "shares": tuple(SHARES), "size": PADDED, "num_places": PLACES}
     return dataset_of(Noise(), tuple(buffers), betas, sigma_max, **kwargs)
 
 

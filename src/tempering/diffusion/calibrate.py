@@ -83,24 +83,32 @@ def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | 
 
 
 @eqx.filter_jit
-def _level_data(
+def _places(
     noise: Noise, buffer: Buffer, beta: Array, sigma_max: Array, *, use_gradients: bool, size: int
-) -> LevelData:
-    full = padded(buffer, size)
+) -> tuple[tuple[LevelData, ...], Float[Array, " place"]]:
+    """A level's data in as many places of `size` samples as it takes, and how much of its weight is in each."""
+    num = -(-buffer.size // size)
+    full = padded(buffer, num * size)
+    gradient, weight = full.states().tempered_grad(beta), full.weight
     location, scale = _location_and_scale(noise, buffer)
     variance = _inner_scale(noise, buffer, beta) ** 2
     if noise.is_isotropic:
         variance = jnp.full_like(variance, 1.0 / jnp.mean(1.0 / variance))
-    return LevelData(
-        full.position,
-        full.states().tempered_grad(beta),
-        full.weight,
-        noise_levels(noise, buffer, beta, sigma_max, is_training=True),
-        variance if use_gradients else jnp.zeros_like(variance),
-        location,
-        scale,
-        temperature_input(beta),
-    )
+
+    def place(begin: int) -> LevelData:
+        return LevelData(
+            full.position[begin : begin + size],
+            gradient[begin : begin + size],
+            weight[begin : begin + size],
+            noise_levels(noise, buffer, beta, sigma_max, is_training=True),
+            variance if use_gradients else jnp.zeros_like(variance),
+            location,
+            scale,
+            temperature_input(beta),
+        )
+
+    parts = jnp.ones((1,)) if num == 1 else jnp.sum(weight.reshape((num, size)), axis=1)
+    return tuple(place(size * k) for k in range(num)), parts
 
 
 def dataset_of(
@@ -110,26 +118,34 @@ def dataset_of(
     sigma_max: Float[Array, ""],
     *,
     use_gradients: bool,
-    shares: Float[Array, " level"] | None = None,
+    shares: tuple[float, ...] | None = None,
     size: int = 0,
     num_places: int = 0,
 ) -> Dataset:
-    """What one network learns from: the samples of one or of several levels.
+    """What one network learns from: the samples of one or of several levels, in places of as many samples each.
+
+    A buffer that is larger than a place takes several, smaller ones are padded, so that levels of unlike size stack and
+    compile once.
 
     Args:
         use_gradients: set the blend to the within-mode variance of each level.
         shares: how often each level is seen; None means alike.
-        size: pad every buffer to so many samples, so that levels of unlike size stack and compile once.
-        num_places: pad with levels that are never seen to so many, for the same reason.
+        size: samples of a place; 0 takes the largest buffer's.
+        num_places: pad with places that are never seen to so many.
     """
-    size = max(size, *(buffer.size for buffer in buffers))
-    shares = jnp.ones((len(buffers),)) if shares is None else shares
-    levels = [
-        _level_data(noise, buffer, beta, sigma_max, use_gradients=use_gradients, size=size)
-        for buffer, beta in zip(buffers, betas, strict=True)
-    ]
-    num_empty = max(0, num_places - len(levels))
-    return Dataset(stack(*levels, *levels[:1] * num_empty), jnp.concatenate([shares, jnp.zeros((num_empty,))]))
+    size = size or max(buffer.size for buffer in buffers)
+    shares = shares or (1.0,) * len(buffers)
+    places: list[LevelData] = []
+    share: list[float] = []
+    judged: list[float] = []
+    for buffer, beta, own in zip(buffers, betas, shares, strict=True):
+        level, parts = _places(noise, buffer, beta, sigma_max, use_gradients=use_gradients, size=size)
+        places += level
+        share += [own * float(part) for part in parts]
+        judged += [float(part) if own == max(shares) else 0.0 for part in parts]
+    empty = [0.0] * (num_places - len(places))
+    stacked = stack(*places, *places[:1] * len(empty))
+    return Dataset(stacked, *(jnp.asarray([*numbers, *empty], jnp.float32) for numbers in (share, judged)))
 
 
 @eqx.filter_jit

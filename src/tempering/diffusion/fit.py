@@ -28,48 +28,52 @@ _TOLERANCE = 1.05
 
 
 class LevelData(eqx.Module):
-    """One level's samples with their tempered gradients and weights, its noise range, blend and preconditioning."""
+    """Samples of one level with their tempered gradients and weights, its noise range, blend and preconditioning."""
 
-    position: Float[Array, "*level particle dim"]
-    tempered_grad: Float[Array, "*level particle dim"]
-    weight: Float[Array, "*level particle"]
+    position: Float[Array, "*place particle dim"]
+    tempered_grad: Float[Array, "*place particle dim"]
+    weight: Float[Array, "*place particle"]
     noise: NoiseLevels
-    blend_variance: Float[Array, "*level dim"]
-    location: Float[Array, "*level dim"]
-    sigma_data: Float[Array, "*level dim"]
-    c_temperature: Float[Array, "*level"]
+    blend_variance: Float[Array, "*place dim"]
+    location: Float[Array, "*place dim"]
+    sigma_data: Float[Array, "*place dim"]
+    c_temperature: Float[Array, "*place"]
 
-    def loss(self, network: Any, key: Key, level: Int[Array, ""], index: Int[Array, ""]) -> Float[Array, ""]:
-        """Of one sample. Both indices at once: a level taken first would be copied for every sample of a batch."""
-        denoiser = Denoiser(network, self.location[level], self.sigma_data[level], self.c_temperature[level])
-        x, gradient = self.position[level, index], self.tempered_grad[level, index]
-        noise = jax.tree.map(lambda leaf: leaf[level], self.noise)
-        return denoising_loss(denoiser, key, x, gradient, noise, self.blend_variance[level])
+    def loss(self, network: Any, key: Key, place: Int[Array, ""], index: Int[Array, ""]) -> Float[Array, ""]:
+        """Of one sample. Both indices at once: a place taken first would be copied for every sample of a batch."""
+        denoiser = Denoiser(network, self.location[place], self.sigma_data[place], self.c_temperature[place])
+        x, gradient = self.position[place, index], self.tempered_grad[place, index]
+        noise = jax.tree.map(lambda leaf: leaf[place], self.noise)
+        return denoising_loss(denoiser, key, x, gradient, noise, self.blend_variance[place])
 
 
 class Dataset(eqx.Module):
-    """What one network learns from: levels along an axis, and how often each is seen (0 for an empty place)."""
+    """What one network learns from: samples in places of equal size along an axis, a level in one or in several.
+
+    `share` says how often each place is seen in training, `judged` how often in checks; 0 for an empty place.
+    """
 
     levels: LevelData
-    share: Float[Array, "*model level"]
+    share: Float[Array, "*model place"]
+    judged: Float[Array, "*model place"]
 
 
 class _Picks(eqx.Module):
-    """Cumulative shares and, level by level, cumulative weights: an index drawn by weight is a search in them."""
+    """Cumulative shares and, place by place, cumulative weights: an index drawn by weight is a search in them."""
 
-    share: Float[Array, "*model level"]
-    weight: Float[Array, "*model level particle"]
+    share: Float[Array, "*model place"]
+    weight: Float[Array, "*model place particle"]
 
     def draw(self, key: Key) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        """A level by its share and a sample of it by its weight."""
+        """A place by its share and a sample of it by its weight."""
         first, second = jax.random.uniform(key, (2,))
-        level = _search(lambda place: self.share[place], self.share.shape[0], first)
-        return level, _search(lambda place: self.weight[level, place], self.weight.shape[1], second)
+        place = _search(lambda index: self.share[index], self.share.shape[0], first)
+        return place, _search(lambda index: self.weight[place, index], self.weight.shape[1], second)
 
 
 def _search(cumulative: Callable[[Array], Array], size: int, number: Float[Array, ""]) -> Int[Array, ""]:
-    """The first place whose cumulative weight exceeds a share `number` < 1 of the total: it has weight of its own."""
-    # A number times the total may round up to the total itself, which no place exceeds.
+    """The first index whose cumulative weight exceeds a share `number` < 1 of the total: it has weight of its own."""
+    # A number times the total may round up to the total itself, which none exceeds.
     aim = jnp.minimum(number, 1.0 - 2.0**-20) * cumulative(jnp.asarray(size - 1))
     low, high = jnp.zeros((), jnp.int32), jnp.asarray(size - 1, jnp.int32)
     for _ in range(max(1, (size - 1).bit_length())):
@@ -128,7 +132,7 @@ def _learning_rate(rule: _Rule, step: Array) -> Array:
 class _Batch(eqx.Module):
     """Which samples, and the keys of their noise."""
 
-    level: Int[Array, "*step sample"]
+    place: Int[Array, "*step sample"]
     index: Int[Array, "*step sample"]
     keys: Keys
 
@@ -140,8 +144,8 @@ def _batch(key: Key, picks: _Picks, size: int) -> _Batch:
 
 
 def _mean_loss(network: Any, data: Dataset, batch: _Batch) -> Array:
-    loss = lambda key, level, index: data.levels.loss(network, key, level, index)  # noqa: E731
-    return jnp.mean(jax.vmap(loss)(batch.keys, batch.level, batch.index))
+    loss = lambda key, place, index: data.levels.loss(network, key, place, index)  # noqa: E731
+    return jnp.mean(jax.vmap(loss)(batch.keys, batch.place, batch.index))
 
 
 def _train_step(fit: _Fit, batch: _Batch, frozen: Any, data: Dataset, rule: _Rule) -> tuple[_Fit, Array]:
@@ -213,23 +217,20 @@ def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple
 
 @eqx.filter_jit
 def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
-    """The training and the held-out part: every `period`-th sample of a level is held out, at every fit the same.
+    """The training and the held-out part: every `period`-th sample of a place is held out, at every fit the same.
 
-    Buffers are in random order. A network that is fitted again after the next level has then never seen them. Only
-    the levels with the largest share are judged, those the fit is for: small buffers of levels long past are overfitted
-    while these still improve.
+    Buffers are in random order. A network that is fitted again after the next level has then never seen them.
     """
-    place = jnp.arange(data.levels.weight.shape[-1])
-    is_held_out = jnp.broadcast_to(place % period == 0, data.levels.weight.shape)
+    index = jnp.arange(data.levels.weight.shape[-1])
+    is_held_out = jnp.broadcast_to(index % period == 0, data.levels.weight.shape)
 
     def picks(kept: Array, share: Array) -> _Picks:
         own = jnp.where(kept, data.levels.weight, 0.0)
-        # A parallel sum rounds every prefix on its own: a place without weight must not own an ulp.
+        # A parallel sum rounds every prefix on its own: a sample without weight must not own an ulp.
         weight = jax.lax.cummax(jnp.where(own > 0, jnp.cumsum(own, axis=-1), 0.0), axis=own.ndim - 1)
         return _Picks(jnp.cumsum(jnp.where(weight[..., -1] > 0, share, 0.0), axis=-1), weight)
 
-    largest = jnp.max(data.share, axis=-1, keepdims=True)
-    return picks(~is_held_out, data.share), picks(is_held_out, jnp.where(data.share == largest, 1.0, 0.0))
+    return picks(~is_held_out, data.share), picks(is_held_out, data.judged)
 
 
 @eqx.filter_jit
