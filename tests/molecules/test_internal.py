@@ -343,6 +343,12 @@ def test_alanine_by_name_and_from_files():
     assert read_chart(stored, 66) == target.chart and read_chart(stored, 66, target) == target.chart
     with pytest.raises(SettingsError, match="not those of the target"):
         read_chart(stored, 66, make_target("aldp_internal"))
+    lengths = stored["scales"]["lengths"]
+    lengths[0] *= 1 + 1e-15  # what was fitted on a GPU is loaded on a CPU
+    assert read_chart(stored, 66, target).scales.lengths == tuple(lengths)
+    lengths[0] *= 1 + 1e-4
+    with pytest.raises(SettingsError, match="not those of the target"):
+        read_chart(stored, 66, target)
     with pytest.raises(RunFolderError, match="another version"):
         read_chart({"name": "internal", "root": 0}, 66)
 

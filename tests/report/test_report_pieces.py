@@ -100,7 +100,7 @@ def test_the_verdict_is_on_the_page_and_doubts_are_marked():
     ]
     text = page(_contents(result={"name": "x", "verdict": {"status": "doubtful", "findings": findings}}), {})
     assert "<h2>Verdict: doubtful</h2>" in text
-    assert "<tr class=failed><th scope=row>the hottest level" in text and "unmixed heat" in text
+    assert "<tr class=failed><th scope=row>the hottest level" in text and "unmixed; heat" in text
     assert "<tr><th scope=row>final weights" in text
     assert "Verdict" not in page(_contents(result={"name": "x"}), {})
 

@@ -1,5 +1,6 @@
 """The chart of a vector whose parts lie in supports: each part by the bijection of its support, one after another."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -159,7 +160,7 @@ def read_chart(stored: dict[str, Any] | None, full_dim: int, target: Any = None)
         return None
     own = getattr(target, "chart", None)
     if stored["name"] in READERS:
-        if own is not None and own.as_dict() != stored:
+        if own is not None and not _is_alike(own.as_dict(), stored):
             raise SettingsError(
                 f"the sampler's {stored['name']} coordinates are not those of the target; load it with the target it "
                 "was fitted to: the same molecule, temperature and settings"
@@ -180,3 +181,14 @@ def read_chart(stored: dict[str, Any] | None, full_dim: int, target: Any = None)
             "model it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))"
         )
     return own
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether two descriptions are the same but for the last digits, in which a CPU and a GPU differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return one == other

@@ -41,6 +41,7 @@ class RunContents:
         levels: one record a level, hottest first.
         samples: by level, those that a buffer was kept of; of particles in inner coordinates.
         geometry: of particles; `draws` and `reference` are then centred configurations in full coordinates.
+        bonds: of a molecule, pairs of atoms; coordinates are then nm.
     """
 
     result: dict[str, Any]
@@ -50,6 +51,7 @@ class RunContents:
     levels: list[LevelRecord]
     samples: dict[int, LevelSamples]
     geometry: Centred | None = None
+    bonds: tuple[tuple[int, int], ...] = ()
 
     def points(self, name: str) -> np.ndarray | None:
         """`draws` or `reference`, axes (n, dim), or None where there are none."""

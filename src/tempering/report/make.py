@@ -7,7 +7,7 @@ from pathlib import Path
 from tempering.report.contents import RunContents, read_contents
 from tempering.report.ladder_figures import ladder_figure, training_figure, weights_figure
 from tempering.report.level_figures import level_energies_figure, levels_figure
-from tempering.report.molecule_report import MOLECULE_FIGURES
+from tempering.report.molecule_report import MOLECULE_FIGURES, in_atoms
 from tempering.report.page import page
 from tempering.report.particle_figures import configurations_figure, distances_figure, particle_levels_figure
 from tempering.report.sample_figures import energy_figure, samples_figure
@@ -55,7 +55,7 @@ def make_report(folder: Path) -> Path:
         RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
     """
     folder = as_path(folder)
-    contents = read_contents(folder)
+    contents = in_atoms(read_contents(folder))
     drawn_here = MOLECULE_FIGURES | (FIGURES if contents.geometry is None else PARTICLE_FIGURES)
     figures = {}
     for name in FIGURES | PARTICLE_FIGURES | MOLECULE_FIGURES:

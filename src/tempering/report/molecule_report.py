@@ -5,8 +5,12 @@ to show. Conformations are shown in one hand, as the metrics compare them. The f
 so that no figure here is weighted.
 """
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
@@ -14,12 +18,13 @@ from tempering.metrics.molecules import in_one_hand
 from tempering.metrics.populations import rare_mode
 from tempering.molecules.observables import backbone, backbone_angles
 from tempering.molecules.target import MoleculeTarget
-from tempering.report.contents import RunContents
+from tempering.report.contents import LevelSamples, RunContents
 from tempering.report.molecule_figures import bonds_figure, dihedrals_figure, ramachandran_figure, rare_mode_figure
 from tempering.report.style import Picture
 from tempering.targets import make_target
+from tempering.targets.inner import Inner
 
-__all__ = ["MOLECULE_CAPTIONS", "MOLECULE_FIGURES", "molecule_of"]
+__all__ = ["MOLECULE_CAPTIONS", "MOLECULE_FIGURES", "in_atoms", "molecule_of"]
 
 MOLECULE_CAPTIONS = {
     "ramachandran": (
@@ -41,13 +46,42 @@ MOLECULE_CAPTIONS = {
 
 
 def molecule_of(contents: RunContents) -> MoleculeTarget | None:
-    """The molecule of a run on a named target; None for anything else."""
+    """The molecule of a run on a named target, in whatever coordinates; None for anything else."""
+    made = _target_of(contents)
+    made = made.target if isinstance(made, Inner) else made
+    return made if isinstance(made, MoleculeTarget) else None
+
+
+def in_atoms(contents: RunContents) -> RunContents:
+    """A run on a molecule as one on atoms with bonds, for the figures of particles; any other run as it is.
+
+    In internal coordinates, draws and reference are conformations already, but turned differently: coordinates cannot
+    be compared one by one. Samples of levels become conformations, and their log densities those of conformations:
+    without the volume.
+    """
+    made, molecule = _target_of(contents), molecule_of(contents)
+    if molecule is None:
+        return contents
+    contents = dataclasses.replace(contents, bonds=molecule.bonds)
+    geometry = molecule.geometry
+    if contents.geometry is not None or geometry is None or not isinstance(made, Inner):
+        return contents
+
+    def conformations(part: LevelSamples) -> LevelSamples:
+        y = jnp.asarray(part.position, jnp.float32)
+        position = jax.vmap(lambda one: geometry.restrict(made.chart.embed(one)))(y)
+        return LevelSamples(np.asarray(position), part.log_density - np.asarray(jax.vmap(made.chart.log_volume)(y)))
+
+    samples = {level: conformations(part) for level, part in contents.samples.items()}
+    return dataclasses.replace(contents, geometry=geometry, samples=samples)
+
+
+def _target_of(contents: RunContents) -> Any:
     target = contents.config.get("target") or {}
     try:
-        made = make_target(str(target.get("name")), **(target.get("arguments") or {}))
+        return make_target(str(target.get("name")), **(target.get("arguments") or {}))
     except (SettingsError, TypeError):  # a density of one's own, or a target of another version
         return None
-    return made if isinstance(made, MoleculeTarget) else None
 
 
 def _ramachandran(target: MoleculeTarget, draws: np.ndarray, reference: np.ndarray | None) -> Picture | None:

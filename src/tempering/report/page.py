@@ -38,7 +38,8 @@ _CAPTIONS = {
 _PARTICLE_CAPTIONS = {
     "samples": (
         "Configurations",
-        "The same scale everywhere, the longest axis across; what is farther away is paler. Lines join close pairs.",
+        "The same scale everywhere, the longest axis across; what is farther away is paler. Lines join close pairs, "
+        "in a molecule bonded ones.",
     ),
     "distances": (
         "Interatomic distances",
@@ -133,7 +134,7 @@ def _verdict(result: dict[str, Any]) -> str:
     if not isinstance(findings, list):
         return ""
     entries = [{"status": "", **finding} for finding in findings if isinstance(finding, dict)]
-    words = lambda entry: " ".join(str(entry[k]) for k in ("meaning", "advice") if entry.get(k))  # noqa: E731
+    words = lambda entry: "; ".join(str(entry[k]) for k in ("meaning", "advice") if entry.get(k))  # noqa: E731
     body = "".join(
         f"<tr{'' if entry['status'] == 'good' else ' class=failed'}><th scope=row>{escape(str(entry.get('name')))}</th>"
         f"<td>{escape(str(entry['status']))}</td><td class=words>{escape(str(entry.get('measured')))}</td>"

@@ -37,7 +37,8 @@ _NUM_MEASURED = 200
 MAX_LEVELS = 12
 """Levels shown; of more, as many are chosen evenly, the first and the last among them."""
 _BOND = 1.3
-"""Pairs closer than so many typical nearest distances are joined: in a cluster, less than the second shell at 1.4."""
+"""Pairs closer than so many typical nearest distances are joined where no bonds are known: in a cluster, less than the
+second shell at 1.4."""
 _NUM_LEVEL_BINS = 120
 _CHUNK = 1 << 21
 """Distances handled at a time, and at most shown of a level."""
@@ -77,7 +78,7 @@ def configurations_figure(contents: RunContents) -> Picture | None:
             for axes in line[len(shapes) :]:
                 axes.set_axis_off()
             for index, (axes, shape) in enumerate(zip(line, shapes, strict=False)):
-                _picture(axes, shape, spacing, colour)
+                _picture(axes, shape, spacing, colour, contents.bonds)
                 axes.set(xlim=(-half_width, half_width), ylim=(-half_height, half_height), aspect="equal")
                 outside = np.sum((np.abs(shape[:, :2]) > np.array([[half_width, half_height]])).any(axis=1))
                 words = [] if energies is None else [f"energy {energies[index]:,.4g}".replace("-", "−")]
@@ -114,8 +115,8 @@ def _spacing(points: np.ndarray, geometry: Centred) -> float:
     return float(np.median(nearest)) or 1.0
 
 
-def _picture(axes, shape: np.ndarray, spacing: float, colour: str) -> None:
-    """Particles as discs from the farthest to the nearest, paler with depth; close pairs are joined."""
+def _picture(axes, shape: np.ndarray, spacing: float, colour: str, bonds: tuple[tuple[int, int], ...]) -> None:
+    """Particles as discs from the farthest to the nearest, paler with depth; bonds, or close pairs, are joined."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Circle
 
@@ -129,7 +130,7 @@ def _picture(axes, shape: np.ndarray, spacing: float, colour: str) -> None:
         return tuple(1.0 - (0.25 + 0.75 * near) * (1.0 - full))
 
     distances = np.linalg.norm(shape[:, None] - shape[None], axis=-1)
-    for i, j in zip(*np.nonzero(np.triu(distances < _BOND * spacing, k=1)), strict=True):
+    for i, j in bonds or np.argwhere(np.triu(distances < _BOND * spacing, k=1)):
         # Behind the nearer end, in front of what is farther away than both.
         line = {"color": paler(0.5 * float(nearness[i] + nearness[j])), "lw": 2.0}
         axes.plot(*shape[[i, j], :2].T, zorder=2.0 + float(min(nearness[i], nearness[j])) - 1e-3, **line)
@@ -179,9 +180,13 @@ def distances_figure(contents: RunContents) -> Picture | None:
         column[0].set_ylim(
             0, 1.4 * (column[0].dataLim.y1 or 1.0)
         )  # the upper well of a double well is where the words are
-        column[-1].set_xlabel("distance of two particles")
+        column[-1].set_xlabel(_label(contents))
 
     return render(9.6, 3.6 if reference is None else 4.6, draw)
+
+
+def _label(contents: RunContents) -> str:
+    return "distance of two atoms, nm" if contents.bonds else "distance of two particles"
 
 
 def _num_pairs(geometry: Centred) -> int:
@@ -259,7 +264,7 @@ def particle_levels_figure(contents: RunContents) -> Picture | None:
             label = f"level {level}" if known is None else f"T = {temperature_text(known)}"
             place = {"transform": left.get_yaxis_transform(), "ha": "right"}
             left.text(-0.02, len(levels) - 1 - row + 0.12, label, color=colour, **place)
-        left.set_xlabel("distance of two particles")
+        left.set_xlabel(_label(contents))
         right.set_xlabel("energy, −log density at T = 1")
         if reference is not None:
             right.text(

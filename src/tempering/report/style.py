@@ -165,6 +165,8 @@ def label_ends(axes, ends: Sequence[tuple[float, float, str, str]], gap: float =
         ends: for each curve its last x and y, its name and its colour.
         gap: least distance between two names that stand at the same x, in heights of the axes.
     """
+    from matplotlib.patheffects import withStroke
+
     to_axes = axes.transData + axes.transAxes.inverted()
     places: list[tuple[float, float, str, str]] = []
     for x, y, name, colour in ends:
@@ -186,6 +188,7 @@ def label_ends(axes, ends: Sequence[tuple[float, float, str, str]], gap: float =
                 xytext=(7, 0),
                 va="center",
                 annotation_clip=False,
+                path_effects=[withStroke(linewidth=3, foreground="white")],  # other curves may run below a name
             )
 
 
