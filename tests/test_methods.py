@@ -336,7 +336,7 @@ class Counted(Kept):
 
 
 def check_one_network_compiles_once(traces, batch_size: int) -> None:
-    """Of five levels, the last one larger, the first learning and the first guided draws compile; later ones nothing."""
+    """Of five levels, the last one larger, the first learning and the first guided draws compile; no later ones do."""
     changes = {**ONE_NETWORK, "guidance": Guidance("conditioned", is_anticipating=True)}
     training = dataclasses.replace(tiny_ptsd().training, batch_size=batch_size)
     ladder, store = Ladder(hottest=8.0, num_levels=5), Counted(traces)

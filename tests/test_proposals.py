@@ -172,8 +172,8 @@ def test_candidates_by_kind(shared):
         return found[kind].denoise
 
     two, three = only("finite_difference"), only("finite_difference", order=2, coordinate="log_T")
-    assert [len(guided.models) for guided in (two, three)] == [2, 3]
-    np.testing.assert_allclose([m.c_temperature for m in three.models], np.log([COLD, HOT, 16.0]) / 2, rtol=1e-5)
+    assert [guided.weights.shape[0] for guided in (two, three)] == [2, 3]
+    np.testing.assert_allclose(three.c_temperature, np.log([COLD, HOT, 16.0]) / 2, rtol=1e-5)
     weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), "T")
     np.testing.assert_allclose(two.weights, [1 + weight, -weight], rtol=1e-5)
 
@@ -194,7 +194,17 @@ def test_automatic_candidates_follow_the_network_and_the_levels(shared):
     assert list(candidates(early, settings_of(is_shared=True))) == ["log_T", "T", "conditioned"]
     everything = candidates(shared, settings_of(is_shared=True))
     assert list(everything) == ["log_T", "T", "conditioned", "log_T, second order"]
-    assert len(everything["log_T, second order"].denoise.models) == 3
+    assert everything["log_T, second order"].denoise.weights.shape == (3,)
+
+
+def test_one_network_asked_for_all_levels_at_once_is_guidance_by_each(shared):
+    settings = settings_of(Guidance("finite_difference", order=2, coordinate="log_T"), is_shared=True)
+    at_once = candidates(shared, settings)["finite_difference"].denoise
+    one_by_one = Guided(tuple(shared.denoiser(age, settings) for age in (1, 2, 3)), at_once.weights)
+    x, sigma = jnp.array([0.3, -1.2])[: at_once.location.shape[1]], jnp.asarray(0.7)
+    np.testing.assert_allclose(at_once(x, sigma), one_by_one(x, sigma), rtol=1e-5)
+    swapped = Guided(one_by_one.models[::-1], at_once.weights)
+    assert not np.allclose(at_once(x, sigma), swapped(x, sigma), rtol=1e-3)
 
 
 def test_a_single_candidate_is_taken_unseen(shared):

@@ -1,5 +1,7 @@
 """Denoisers at hotter levels to a denoiser at the next colder one. Denoisers combine linearly, as scores do."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ from tempering.diffusion import Denoiser
 from tempering.diffusion.precondition import temperature_input
 from tempering.types import Array, Denoise, Float
 
-__all__ = ["Guided", "Rescaled", "Taylor", "extrapolation_weights", "guidance_weight"]
+__all__ = ["Guided", "GuidedByOne", "Rescaled", "Taylor", "extrapolation_weights", "guidance_weight"]
 
 _COORDINATES = {
     "T": lambda temperature: temperature,
@@ -67,9 +69,34 @@ class Guided(eqx.Module):
 
     def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
         """The guided denoiser of one point."""
-        denoised = jnp.stack([model(x_noisy, sigma) for model in self.models])
-        # As differences from the coldest: weights of size 3 would cancel badly otherwise.
-        return denoised[0] + jnp.tensordot(self.weights[1:], denoised[1:] - denoised[:1], axes=1)
+        return _combined(jnp.stack([model(x_noisy, sigma) for model in self.models]), self.weights)
+
+
+def _combined(denoised: Float[Array, "node dim"], weights: Float[Array, " node"]) -> Float[Array, " dim"]:
+    # As differences from the coldest: weights of size 3 would cancel badly otherwise.
+    return denoised[0] + jnp.tensordot(weights[1:], denoised[1:] - denoised[:1], axes=1)
+
+
+class GuidedByOne(eqx.Module):
+    """`Guided` with one network that is told the temperature: asked for all levels at once."""
+
+    network: Callable[..., Array]
+    location: Float[Array, "node dim"]
+    sigma_data: Float[Array, "node dim"]
+    c_temperature: Float[Array, " node"]
+    weights: Float[Array, " node"]
+
+    @classmethod
+    @eqx.filter_jit
+    def of(cls, models: tuple[Denoiser, ...], weights: Float[Array, " node"]) -> "GuidedByOne":
+        """Of denoisers that differ by their level alone; the first one's network is taken."""
+        levels = ((model.location, model.sigma_data, model.c_temperature) for model in models)
+        return cls(models[0].network, *(jnp.stack(leaves) for leaves in zip(*levels, strict=True)), weights)
+
+    def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
+        """The guided denoiser of one point."""
+        ask = lambda *level: Denoiser(self.network, *level)(x_noisy, sigma)  # noqa: E731
+        return _combined(jax.vmap(ask)(self.location, self.sigma_data, self.c_temperature), self.weights)
 
 
 class Rescaled(eqx.Module):

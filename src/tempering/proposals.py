@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from tempering.buffer import Buffer, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
-from tempering.guidance import Guided, Rescaled, Taylor, extrapolation_weights
+from tempering.guidance import Guided, GuidedByOne, Rescaled, Taylor, extrapolation_weights
 from tempering.settings import PTSDSettings, Sampling
 from tempering.types import Array, Denoise, Float, Key
 
@@ -47,10 +47,11 @@ class History(eqx.Module):
         return denoiser_of(network, settings.noise, self.buffers[-age], self.betas[-1 - age])
 
 
-def _finite_difference(history: History, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Guided:
+def _finite_difference(history: History, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Denoise:
     nodes = 1.0 / history.betas[-2 : -2 - num_nodes : -1]
     weights = extrapolation_weights(1.0 / history.betas[-1], nodes, coordinate)
-    return Guided(tuple(history.denoiser(age, settings) for age in range(1, num_nodes + 1)), weights)
+    models = tuple(history.denoiser(age, settings) for age in range(1, num_nodes + 1))
+    return GuidedByOne.of(models, weights) if len(history.networks) == 1 else Guided(models, weights)
 
 
 def _denoise(history: History, settings: PTSDSettings, kind: str, coordinate: str, order: int) -> Denoise:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float
 
-from tempering.metrics.distances import MAX_ITERATIONS, transport
+from tempering.metrics.distances import least_cost
 from tempering.metrics.metric import MetricError
 from tempering.metrics.particles import checked_configurations
 
@@ -155,10 +155,7 @@ def aligned_w2(
     cost = aligned_distances(
         x, y, is_permuted=is_permuted, allow_reflection=allow_reflection, is_thorough=is_thorough, **sizes
     )
-    _, squared, trouble = transport(cost**2, MAX_ITERATIONS)
-    if trouble is not None:
-        raise MetricError(f"the optimal transport was not solved ({trouble}); use fewer configurations")
-    return float(np.sqrt(squared))
+    return float(np.sqrt(least_cost(cost**2)))
 
 
 def _centred_pair(

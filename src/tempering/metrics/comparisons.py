@@ -42,7 +42,7 @@ __all__ = [
 _MAX_FLOOR_PAIRS = 4
 """Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
 _MOST_AT_ONCE = 4_000
-"""Points of a transport up to which five run at once: 0.7 GB each."""
+"""Points of a transport up to which five run at once: POT takes up to 0.7 GB each, an assignment a fifth of it."""
 
 
 @dataclass(frozen=True)

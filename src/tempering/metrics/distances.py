@@ -1,8 +1,9 @@
 """Distances between two sets of points by exact optimal transport. Consumes points, produces numbers.
 
-W1 is the transport with Euclidean cost; W2 is the root of the transport with squared Euclidean cost. Both are solved
-to the end by the network simplex of POT, in float64; a solver that stops early raises. It takes about 45 bytes for
-every pair of points: 0.2 GB at 2,000 samples, 4.4 GB at 10,000.
+W1 is the transport with Euclidean cost; W2 is the root of the transport with squared Euclidean cost. Between sets of
+equal size it is an assignment, which SciPy solves exactly, in 9 bytes for every pair of points: half a second at 2,000
+samples, half a minute and 0.9 GB at 10,000. Between others the network simplex of POT solves it, in five times as many
+bytes; a solver that stops early raises.
 
 The empirical distance between two exact sample sets falls only like N^(-1/dim). In 32 dimensions it is nearly all
 floor: compare the value with the floor, never with zero.
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from tempering.metrics.metric import MetricError, checked_points
 
-__all__ = ["PAPER_MAX_ITERATIONS", "paper_w2", "wasserstein_1", "wasserstein_2"]
+__all__ = ["PAPER_MAX_ITERATIONS", "least_cost", "paper_w2", "wasserstein_1", "wasserstein_2"]
 
 MAX_ITERATIONS = 100_000_000
 """Far beyond need: 10,000 samples in 32 dimensions take more than a million. It only stops a solver that cycles."""
@@ -35,7 +36,7 @@ def wasserstein_1(samples: npt.ArrayLike, reference: npt.ArrayLike, *, max_itera
     Args:
         samples: shape (n, dim).
         reference: shape (m, dim).
-        max_iterations: pivots after which the solver gives up.
+        max_iterations: pivots after which the solver for sets of unlike size gives up.
 
     Raises:
         MetricError: for non-finite points, or if the solver reaches the limit: an unsolved transport is no distance.
@@ -61,13 +62,26 @@ def paper_w2(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
 
 
 def _solved_cost(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost, max_iterations: int) -> float:
-    _, cost, trouble = transport(_cost_matrix(samples, reference, metric), max_iterations)
+    return least_cost(_cost_matrix(samples, reference, metric), max_iterations)
+
+
+def least_cost(cost: np.ndarray, max_iterations: int = MAX_ITERATIONS) -> float:
+    """The least mean cost over couplings of the rows with the columns, each row and each column weighing the same.
+
+    Raises:
+        MetricError: if the solver for unequal numbers reaches the limit.
+    """
+    if cost.shape[0] == cost.shape[1]:
+        from scipy.optimize import linear_sum_assignment
+
+        return float(np.mean(cost[linear_sum_assignment(cost)]))
+    _, least, trouble = transport(cost, max_iterations)
     if trouble is not None:
         raise MetricError(
             f"the optimal transport was not solved within {max_iterations:,} iterations ({trouble}); "
             "raise max_iterations or use fewer samples"
         )
-    return cost
+    return least
 
 
 def _cost_matrix(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost) -> np.ndarray:
@@ -80,7 +94,7 @@ def _cost_matrix(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost
 
 
 def transport(cost: np.ndarray, max_iterations: int) -> tuple[np.ndarray, float, str | None]:
-    """The plan, its cost, and what went wrong (None when it is optimal)."""
+    """POT's plan, its cost, and what went wrong (None when it is optimal)."""
     try:
         import ot
     except ModuleNotFoundError:

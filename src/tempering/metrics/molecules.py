@@ -76,7 +76,8 @@ def molecule_metrics(
         samples: (num, 3 * atom) or (num, atom, 3), nm. Those that are not finite count as error everywhere.
         reference: trusted conformations, finite, at least 4.
         reference_second: a second, independent such set for the floors; without it they come from the halves of
-            `reference`.
+            `reference`. Where it has fewer than there are samples, floors of histograms are too high and flatter;
+            `Metric.num_floor` tells.
         log_weights: of the samples, shape (num,); equal weights without. Floors are those of as many equal weights.
         seed: of the shuffle before the reference is cut in half.
 
@@ -178,7 +179,7 @@ def _rare_mode(name: str, place: int, judged: _Observed, trusted: _Observed, log
         f"absolute error of the population of 0 < phi < 120 degrees: {_text(found)}, reference {_text(truth)}",
         floor=expected_mean_error(indicator, found.num_samples, truth.num_samples),
         num_samples=found.num_samples,
-        num_floor=truth.num_samples,
+        num_floor=found.num_samples,
         floor_source="its expectation for independent exact samples, by the central limit theorem",
     )
 
