@@ -1,19 +1,26 @@
 """Throughput and memory of the networks for particles, beside a plain concatenating EGNN.
 
-    python benchmarks/bench_networks.py [--quick] [--batch 1000] [--width 64] [--out results/networks.json]
+    python benchmarks/bench_networks.py [--quick] [--systems lj13 lj55] [--turns 10] [--out results/networks.json]
 
 For LJ-13 and LJ-55: configurations a second in training (value and gradient of the denoising loss) and in sampling (one
-call of the network), and the memory that the compiled step asks for. The plain EGNN is the textbook's: the states of
-both ends of every pair are concatenated with two squared distances, and messages and moves have two layers each. Ours
-factors the first of these and reads moves off the messages directly. That costs no quality where it was tried: LJ-13,
-width 32, 500 steps of batch 64, held-out loss 0.836 against 0.839 with two layers for the moves (one seed each). The
-aim is twice the plain one's throughput.
+call of the network), and the memory that the compiled step asks for. Most of the time goes into compiling, eight
+programs a system, several at a time; figures are printed as they come, and written after each system. `--quick` takes
+two layers of each network and 64 configurations, which compile in half the time: it compares no networks of real size.
+
+The plain EGNN is the textbook's: the states of both ends of every pair are concatenated with two squared distances, and
+messages and moves have two layers each. Ours factors the first of these and reads moves off the messages directly. That
+costs no quality where it was tried: LJ-13, width 32, 500 steps of batch 64, held-out loss 0.836 against 0.839 with two
+layers for the moves (one seed each). The aim is twice the plain one's throughput.
 """
 
 import argparse
+import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -115,10 +122,21 @@ def denoising_loss(network, y, noise, sigma):
     return jnp.mean((raw - wanted) ** 2)
 
 
-def compiled_steps(side: Side, geometry: Centred, width: int, batch: int) -> dict[str, tuple[Callable, float | None]]:
-    """Training and sampling step of one network: a call that starts one, and the MiB it asks for."""
-    settings = Network(width=width, depth=side.depth)
-    network = eqx.filter_jit(side.make)(jax.random.key(0), geometry, settings)
+def network_of(side: Side, geometry: Centred, settings: Network):
+    """A network with normal weights of spread 0.1: to compile its own initialisation takes as long as a step."""
+    rng = np.random.default_rng(0)
+
+    def filled(leaf):
+        if not isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        return jnp.asarray(0.1 * rng.normal(size=leaf.shape), leaf.dtype)
+
+    return jax.tree.map(filled, eqx.filter_eval_shape(side.make, jax.random.key(0), geometry, settings))
+
+
+def lowered_steps(side: Side, geometry: Centred, settings: Network, batch: int) -> dict[str, tuple]:
+    """Training and sampling step of one network, to be compiled, with their arguments."""
+    network = network_of(side, geometry, settings)
     weights, rest = eqx.partition(network, eqx.is_inexact_array)
     rng = np.random.default_rng(1)
     y, noise = (jnp.asarray(rng.normal(size=(batch, geometry.dim)), jnp.float32) for _ in range(2))
@@ -136,10 +154,39 @@ def compiled_steps(side: Side, geometry: Centred, width: int, batch: int) -> dic
         return jax.vmap(lambda y, s: network(y, jnp.log(s) / 4.0, jnp.zeros(()), jnp.ones(())))(y + noise, sigma)
 
     arguments = (weights, y, noise, sigma)
-    made = {
-        name: jax.jit(step).lower(*arguments).compile() for name, step in (("training", train), ("sampling", sample))
-    }
-    return {name: (partial(step, *arguments), mebibytes(step)) for name, step in made.items()}
+    steps = (("training", train), ("sampling", sample))
+    return {part: (jax.jit(step).lower(*arguments), arguments) for part, step in steps}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A compiled step: a call that starts one, and the MiB it asks for."""
+
+    call: Callable
+    mebibytes: float | None
+
+
+def compiled_steps(geometry: Centred, options: argparse.Namespace) -> dict[str, dict[str, Step]]:
+    """Every network's steps by part and network, compiled at the same time; tells when each is there."""
+    begin = time.perf_counter()
+
+    def compiled(title: str, lowered, arguments: tuple) -> Step:
+        made = lowered.compile()
+        print(f"  compiled after {time.perf_counter() - begin:.0f} s: {title}", flush=True)
+        return Step(partial(made, *arguments), mebibytes(made))
+
+    steps: dict[str, dict[str, Any]] = {"training": {}, "sampling": {}}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, side in SIDES.items():
+            lowered = lowered_steps(side, geometry, settings_of(side, options), options.batch)
+            for part, step in lowered.items():
+                steps[part][name] = pool.submit(compiled, f"{part}, {name}", *step)
+        return {part: {name: step.result() for name, step in by_name.items()} for part, by_name in steps.items()}
+
+
+def settings_of(side: Side, options: argparse.Namespace) -> Network:
+    """Of a network of the comparison."""
+    return Network(width=options.width or side.width, depth=options.depth or side.depth)
 
 
 def mebibytes(compiled) -> float | None:
@@ -162,43 +209,64 @@ def repeat(call: Callable, num: int) -> None:
     jax.block_until_ready(result)
 
 
-def compare(num_particles: int, options: argparse.Namespace, num_turns: int, num_steps: int) -> dict[str, dict]:
-    geometry, title = Centred(num_particles, 3), f"LJ-{num_particles}"
-    steps = {
-        name: compiled_steps(side, geometry, options.width or side.width, options.batch) for name, side in SIDES.items()
-    }
-    figures: dict[str, dict] = {"configurations_a_second": {}, "mebibytes": {}, "over_plain": {}}
-    for part in ("training", "sampling"):
-        calls = {name: partial(repeat, found[part][0], num_steps) for name, found in steps.items()}
-        turns = interleave(calls, num_turns, Patience(options.wait))
+def compare(num_particles: int, options: argparse.Namespace, num_steps: int, figures: dict[str, dict]) -> None:
+    """Add the figures of one system, and show them as soon as they are there."""
+    title = f"LJ-{num_particles}"
+    print(f"\n{title}, batch {options.batch}", flush=True)
+    for part, steps in compiled_steps(Centred(num_particles, 3), options).items():
+        calls = {name: partial(repeat, step.call, num_steps) for name, step in steps.items()}
+        turns = interleave(calls, options.turns, Patience(options.wait))
+        rates, ratios = {}, {}
         for name, seconds in turns.seconds.items():
             row = f"{title}, {part}, {name}"
-            figures["configurations_a_second"][row] = quartiles(options.batch * num_steps / seconds)
-            figures["mebibytes"][row] = steps[name][part][1]
+            rates[row] = quartiles(options.batch * num_steps / seconds)
+            figures["mebibytes"][row] = steps[name].mebibytes
             if name != PLAIN:
-                figures["over_plain"][row] = ratio(turns.seconds[PLAIN], seconds, turns.others)
-    return figures
+                ratios[row] = ratio(turns.seconds[PLAIN], seconds, turns.others)
+        show(f"{title}, {part}", rates, "configurations/s")
+        show("throughput over the plain EGNN's", ratios, "ratio")
+        figures["configurations_a_second"] |= rates
+        figures["over_plain"] |= ratios
+    print("\nmemory (MiB)")
+    for row, size in figures["mebibytes"].items():
+        if row.startswith(f"{title},"):
+            print(f"  {row}: {'not told' if size is None else f'{size:,.4g}'}", flush=True)
+
+
+def size_of(system: str) -> int:
+    """The particles of a system by its name: 13 of lj13."""
+    number = system.lower().removeprefix("lj").removeprefix("-")
+    if number == system or not number.isdecimal() or int(number) < 2:
+        raise argparse.ArgumentTypeError(f"{system!r} is no Lennard-Jones cluster; give lj13, lj55 or another number")
+    return int(number)
 
 
 def main() -> None:
     made = parser(__doc__)
-    made.add_argument("--batch", type=int, default=1000, help="configurations a step")
+    made.add_argument(
+        "--systems", type=size_of, nargs="+", default=[13, 55], help="clusters: lj13, lj55 or other sizes"
+    )
+    made.add_argument("--turns", type=int, default=None, help="of every comparison; by default 10, or 3 with --quick")
+    made.add_argument(
+        "--batch", type=int, default=None, help="configurations a step; by default 1000, or 64 with --quick"
+    )
     made.add_argument("--width", type=int, default=None, help="of all networks; by default 64 (EGNN) and 128")
-    made.add_argument("--particles", type=int, nargs="+", default=[13, 55], help="sizes of the clusters")
+    made.add_argument(
+        "--depth", type=int, default=None, help="of all networks; by default 3 (EGNN) and 5, or 2 with --quick"
+    )
     options = made.parse_args()
-    is_fast = jax.default_backend() != "cpu"
-    num_turns, num_steps = (2, 1) if options.quick else (10, 10 if is_fast else 1)
-    figures: dict[str, dict] = {}
-    for num_particles in options.particles:
-        for part, rows in compare(num_particles, options, num_turns, num_steps).items():
-            figures.setdefault(part, {}).update(rows)
-    show(f"networks for particles, batch {options.batch}", figures["configurations_a_second"], "configurations/s")
-    show("throughput over the plain EGNN's", figures["over_plain"], "ratio")
-    print("\nmemory (MiB)")
-    for row, size in figures["mebibytes"].items():
-        print(f"  {row}: {'not told' if size is None else f'{size:,.4g}'}")
-    sizes = {name: {"width": options.width or side.width, "depth": side.depth} for name, side in SIDES.items()}
-    finish(options, figures, batch=options.batch, networks=sizes, steps_a_turn=num_steps)
+    if options.quick:
+        options.turns, options.batch, options.depth = options.turns or 3, options.batch or 64, options.depth or 2
+    options.turns, options.batch = options.turns or 10, options.batch or 1000
+    num_steps = 1 if options.quick or jax.default_backend() == "cpu" else 10
+    sizes = {name: settings_of(side, options) for name, side in SIDES.items()}
+    networks = {name: {"width": network.width, "depth": network.depth} for name, network in sizes.items()}
+    figures: dict[str, dict] = {"configurations_a_second": {}, "mebibytes": {}, "over_plain": {}}
+    for num_particles in options.systems:
+        compare(num_particles, options, num_steps, figures)
+        finish(
+            options, figures, batch=options.batch, networks=networks, steps_a_turn=num_steps, num_turns=options.turns
+        )
 
 
 if __name__ == "__main__":

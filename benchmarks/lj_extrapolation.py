@@ -5,7 +5,10 @@ figure of interatomic distances (the paper's illustration).
 
 Settings are those of the preset `lj55-extrapolation`: long parallel tempering at the two temperatures, then one network
 that is told the temperature (ME, AD) and two that are not (RS, FD), all trained for as many steps. Draws are raw, and
-compared with kept reference samples (`tempering reference lj55`), which are made if there are none.
+compared with kept reference samples (`tempering reference lj55`), which are made if there are none. Every stage tells
+how long it took; figures so far are written after each way. Another cluster is two changes:
+
+    --set target.arguments.num_particles=13 network.num_particles=13
 """
 
 import argparse
@@ -27,7 +30,7 @@ from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unst
 from tempering.diffusion.networks import make_network
 from tempering.experiments.config import with_changes
 from tempering.experiments.presets import preset
-from tempering.experiments.reference import cached_reference
+from tempering.experiments.reference import Reference, cached_reference, load_reference
 from tempering.experiments.run import target_of
 from tempering.exploration import explore
 from tempering.ledger import Ledger
@@ -50,6 +53,30 @@ WAYS = {
 SHARED = ("me", "ad")
 
 
+class Stages:
+    """Seconds by stage, told as they pass."""
+
+    def __init__(self):
+        self.seconds: dict[str, float] = {}
+        self._last = self._begun = time.perf_counter()
+
+    def done(self, stage: str, remark: str = "") -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = round(now - self._last, 1)
+        self._last = now
+        line = f"{now - self._begun:6.0f} s  {stage}, {self.seconds[stage]:.1f} s"
+        print(line + (f": {remark}" if remark else ""), flush=True)
+
+
+def reference_of(config, options: argparse.Namespace) -> Reference:
+    """Kept samples at T = 1, of a larger set if there is one, or new ones."""
+    found = load_reference(config.target, options.num_reference)
+    if found is not None:
+        return found
+    sizes = {"num_chains": options.reference_chains, "num_steps": options.reference_steps}
+    return cached_reference(config.target, options.num_reference, **sizes)[0]
+
+
 def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
     """Samples of the two hot levels, by the preset's initial PT."""
     progress = Progress(ledger, Nowhere())
@@ -59,11 +86,11 @@ def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
     kernel, hot = kernel_of(settings, target.dim), prepared.temperatures[:2]
     found = explore(key_explore, target, kernel, prepared.start_fn, prepared.units, hot, settings, progress, tell)
     for record in progress.ordered():
-        print(f"T = {record.temperature}: R-hat {record.rhat}, acceptance {record.acceptance}", flush=True)
+        print(f"          T = {record.temperature}: R-hat {record.rhat}, acceptance {record.acceptance}", flush=True)
     return found.buffers
 
 
-def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max) -> dict[bool, tuple]:
+def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max, stages: Stages) -> dict[bool, tuple]:
     """The networks by whether one serves both temperatures; hottest first."""
     key_network, key_shared, key_apart = jax.random.split(key, 3)
 
@@ -77,7 +104,11 @@ def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max
         data, keys = stack(*(data_of(levels) for levels in parts)), jax.random.split(key, len(parts))
         networks = stack(*[first] * len(parts))
         steps = settings.training.num_steps
-        return unstack(fit_networks(keys, networks, data, settings.training, num_steps=steps)[0], len(parts))
+        networks, _ = fit_networks(keys, networks, data, settings.training, num_steps=steps)
+        jax.block_until_ready(networks)
+        title = "training of one network for both temperatures" if is_shared else "training of one for each"
+        stages.done(title, f"{len(parts) * steps:,} steps of batch {settings.training.batch_size}")
+        return unstack(networks, len(parts))
 
     return {True: fit(key_shared, True, [[0, 1]]), False: fit(key_apart, False, [[0], [1]])}
 
@@ -97,7 +128,7 @@ def measured(target, points: np.ndarray, reference: np.ndarray) -> dict:
 
 def figure_of(rows: dict, distances: dict[str, np.ndarray]) -> bytes:
     """A panel a way: its distances over the reference's."""
-    from tempering.report.style import DRAWS, FAINT, png_of, render
+    from tempering.report.style import DRAWS, FAINT, MUTED, png_of, render
 
     def fill(figure) -> None:
         edges = np.linspace(0.0, np.quantile(distances["reference"], 0.9999) * 1.15, 161)
@@ -107,12 +138,36 @@ def figure_of(rows: dict, distances: dict[str, np.ndarray]) -> bytes:
             axes.hist(distances[way], edges, density=True, histtype="step", color=DRAWS, label="draws")
             outside = np.mean(distances[way] > edges[-1])
             figures = f"distance TVD {rows[way]['distance_tvd']:.3f}, energy TVD {rows[way]['energy_tvd']:.2f}"
-            axes.set_title(f"{title}\n{figures}" + (f", {outside:.1%} outside" if outside > 0.0005 else ""), loc="left")
+            axes.set_title(f"{title}\n{figures}", loc="left")
+            if outside > 0.0005:
+                axes.text(0.99, 0.6, f"{outside:.1%} outside", transform=axes.transAxes, ha="right", color=MUTED)
         panels[0, 0].legend(frameon=False)
+        for axes in panels[:, 0]:
+            axes.set_ylabel("density")
         for axes in panels[1]:
             axes.set_xlabel("distance of two particles")
 
     return png_of(render(11.0, 5.4, fill))
+
+
+def write(options, config, ledger: Ledger, reference: Reference, stages: Stages, rows: dict) -> None:
+    """The figures so far."""
+    content = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": options.commit or commit(),
+        "device": jax.devices()[0].device_kind,
+        "seed": options.seed,
+        "num_draws": options.num,
+        "num_particles": config.settings.network.num_particles,
+        "temperatures": list(config.settings.ladder.temperatures),
+        "evaluations": ledger.total,
+        "reference": {"num": len(reference.positions), "is_converged": reference.is_converged},
+        "seconds": round(sum(stages.seconds.values()), 1),
+        "seconds_by_stage": stages.seconds,
+        "ways": rows,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def main() -> None:
@@ -120,48 +175,38 @@ def main() -> None:
     parser.add_argument("--preset", default="lj55-extrapolation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--num", type=int, default=2_000, help="draws of every way")
+    parser.add_argument("--num-reference", type=int, default=10_000, help="reference samples")
+    parser.add_argument("--reference-chains", type=int, default=None, help="of a reference that has to be made")
+    parser.add_argument("--reference-steps", type=int, default=None, help="of a reference that has to be made")
     parser.add_argument("--set", nargs="*", default=[], help="changes of settings, as in `tempering run`")
     parser.add_argument("--commit", default=None, help="where the tree is not a git checkout")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     config = with_changes(preset(options.preset), options.set)
-    settings, target, ledger = config.settings, target_of(config), Ledger()
-    reference, _, _ = cached_reference(config.target, 10_000)
+    settings, target, ledger, stages = config.settings, target_of(config), Ledger(), Stages()
+    reference = reference_of(config, options)
+    stages.done("reference", "converged" if reference.is_converged else "NOT converged")
     key_data, key_train, key_draw = jax.random.split(jax.random.key(options.seed), 3)
-    begun = time.perf_counter()
     buffers = buffers_of(key_data, target, settings, ledger)
+    stages.done("parallel tempering", f"{ledger.total:,} evaluations")
     betas, sigma_max = betas_of(tuple(settings.ladder.temperatures)), largest_sigma(settings.noise, buffers[0])
-    networks = trained(key_train, target, settings, buffers, betas[:2], sigma_max)
-    print(f"trained after {time.perf_counter() - begun:.0f} s", flush=True)
+    networks = trained(key_train, target, settings, buffers, betas[:2], sigma_max, stages)
     particles = {"num_particles": target.geometry.num_particles, "spatial_dim": target.geometry.spatial_dim}
     distances = {"reference": np.ravel(pair_distances(reference.positions[: options.num], **particles))}
     rows = {}
-    for way, (_, guidance) in WAYS.items():
+    for way, (title, guidance) in WAYS.items():
         network = dataclasses.replace(settings.network, is_shared=way in SHARED)
         chosen = dataclasses.replace(settings, guidance=guidance, network=network)
         history = History(buffers, betas, networks[way in SHARED], sigma_max)
         (model,) = candidates(history, chosen).values()
-        inner, _ = model.draw(key_draw, options.num, settings.sampling, with_density=False)
+        inner, _ = model.draw(key_draw, options.num, settings.sampling.raw, with_density=False)
         points = np.asarray(jax.vmap(target.geometry.embed)(inner))
-        distances[way], rows[way] = (
-            np.ravel(pair_distances(points, **particles)),
-            measured(target, points, reference.positions),
-        )
-        print(way, rows[way], f"{time.perf_counter() - begun:.0f} s", flush=True)
-    content = {
-        "command": " ".join(["python", *sys.argv]),
-        "commit": options.commit or commit(),
-        "device": jax.devices()[0].device_kind,
-        "seed": options.seed,
-        "num_draws": options.num,
-        "temperatures": list(settings.ladder.temperatures),
-        "evaluations": ledger.total,
-        "seconds": round(time.perf_counter() - begun, 1),
-        "ways": rows,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(content, indent=1) + "\n")
+        stages.done(f"draws by {title}")
+        distances[way] = np.ravel(pair_distances(points, **particles))
+        rows[way] = measured(target, points, reference.positions)
+        stages.done(f"metrics of {title}", ", ".join(f"{name} {value:.4g}" for name, value in rows[way].items()))
+        write(options, config, ledger, reference, stages, rows)
     if options.figure:
         options.figure.parent.mkdir(parents=True, exist_ok=True)
         options.figure.write_bytes(figure_of(rows, distances))

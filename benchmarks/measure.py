@@ -123,10 +123,10 @@ def ratio(above: np.ndarray, below: np.ndarray, others: np.ndarray) -> dict:
 
 def show(title: str, rows: dict[str, dict], unit: str) -> None:
     """Print median [quartiles] of every row."""
-    print(f"\n{title} ({unit}; median [quartiles])")
+    print(f"\n{title} ({unit}; median [quartiles])", flush=True)
     width = max(len(name) for name in rows)
     for name, row in rows.items():
-        print(f"  {name:<{width}}  {_range(row)}" + _quiet_part(row))
+        print(f"  {name:<{width}}  {_range(row)}" + _quiet_part(row), flush=True)
 
 
 def _range(row: dict) -> str:
@@ -156,7 +156,7 @@ def finish(options: argparse.Namespace, figures: dict, **settings) -> None:
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(content, indent=1) + "\n")
-        print(f"\nwritten: {options.out}")
+        print(f"\nwritten: {options.out}", flush=True)
 
 
 def commit() -> str:

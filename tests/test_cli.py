@@ -1,6 +1,7 @@
 """The command line from end to end at tiny size: what each command writes, and one clear line for each mistake."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -27,10 +28,10 @@ from support.tiny import (
 from support.unchecked import unchecked
 from tempering import load
 from tempering.cli import main
-from tempering.experiments.config import config_from_dict
+from tempering.experiments.config import MetricsConfig, config_from_dict
 from tempering.experiments.methods import METHODS, planned
 from tempering.experiments.presets import PRESETS
-from tempering.experiments.run import target_of
+from tempering.experiments.run import evaluate_folder, target_of
 from tempering.experiments.run_folder import RunFolder
 from tempering.settings import PTSDSettings
 from tempering.storage import read_arrays, read_json, write_json
@@ -198,6 +199,20 @@ def test_evaluate_judges_again_and_leaves_the_sampler_alone(finished):
     assert command("evaluate", finished, "--quiet")[0] == 0
     assert files_of(finished)["evaluation.npz"] == before["evaluation.npz"]
     assert result_of(finished) == result
+
+
+def test_a_run_judged_by_the_metrics_of_a_preset_keeps_its_own_facts(finished):
+    before, other = result_of(finished), PRESETS["mw32"]
+    metrics = MetricsConfig(num_samples=40, num_transport=12, num_weighted=16, num_likelihood=16)
+    after = evaluate_folder(finished, dataclasses.replace(other, seed=before["seed"] + 1, metrics=metrics))
+    assert before["name"] != other.name and before["budget"] != other.budget and before["seed"] == 3
+    for name in ("name", "method", "seed", "target", "budget", "evaluations"):
+        assert after[name] == before[name], name
+    assert after["metrics"]["w2"]["num_samples"] == 12 != before["metrics"]["w2"]["num_samples"]
+    # The seed of the draws is the run's, too.
+    again = read_arrays(finished / "evaluation.npz")["draws"]
+    assert command("evaluate", finished, "--num-samples", 40, "--num-transport", 12, "--quiet")[0] == 0
+    np.testing.assert_array_equal(read_arrays(finished / "evaluation.npz")["draws"], again)
 
 
 def test_report_is_made_again_from_the_folder_alone(finished):

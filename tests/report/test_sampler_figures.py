@@ -3,12 +3,14 @@
 import dataclasses
 import shutil
 
+import jax
 import matplotlib
 import numpy as np
 import pytest
 
 from tempering.errors import RunFolderError
 from tempering.geometry import Centred
+from tempering.metrics.particles import pair_distances
 from tempering.pareto import pareto_k
 from tempering.records import LevelRecord, level_table
 from tempering.report.contents import read_contents
@@ -19,7 +21,8 @@ from tempering.report.sampler_figures import (
     sampler_figures,
     write_figures,
 )
-from tempering.storage import read_json
+from tempering.storage import read_json, write_arrays
+from tempering.targets import make_target
 from test_sampler import linear_denoiser, sampler_of
 
 RNG = np.random.default_rng(1)
@@ -144,7 +147,50 @@ def test_particles_have_configurations(plane_run):
     geometry = Centred(4, 2)
     points = RNG.normal(size=(50, 8)).astype(np.float32)
     figures = sampler_figures(SamplerContents(_facts(plane_run), points, geometry=geometry))
-    assert "configurations" in figures and "marginals" not in figures
+    assert {"configurations", "distances"} <= figures.keys() and "marginals" not in figures
+
+
+@pytest.fixture
+def internal_run(tmp_path):
+    """The facts and the buffers of a run on alanine dipeptide in internal coordinates, and draws as a user has them."""
+    inner = make_target("aldp_internal")
+    y = 0.3 * jax.random.normal(jax.random.key(0), (40, inner.dim))
+    levels = [LevelRecord(0, 5.0).as_dict(), LevelRecord(1, 1.0).as_dict()]
+    facts = {"method": "ptsd", "dim": 66, "levels": levels, "ledger": {}, "chart": inner.chart.as_dict()}
+    buffer = {"position": np.asarray(y), "log_density": np.asarray(jax.jit(jax.vmap(inner.chart.log_volume))(y))}
+    parts = {f"{part}/{name}": array for part in ("hot", "cold") for name, array in buffer.items()}
+    write_arrays(tmp_path / "levels" / "01" / "buffer.npz", parts)
+    seen = jax.jit(jax.vmap(inner.chart.embed))
+    return SamplerContents(facts, np.asarray(seen(y)), None, seen, tmp_path), inner.target
+
+
+def test_internal_coordinates_are_shown_as_atoms(internal_run):
+    known, molecule = internal_run
+    figures = sampler_figures(known)
+    assert list(figures) == ["levels", "ladder", "marginals", "level_energies", "distances", "configurations"]
+    assert len(figures["configurations"].axes[0].lines) == len(molecule.bonds)
+    assert figures["distances"].axes[-1].get_xlabel() == "distance of two atoms, nm"
+    distances, _ = figures["marginals"].axes
+    assert distances.get_xlabel() == "distance of two atoms, nm"
+    # Levels are those same draws: distances of pairs, whatever the conformations' place and turn.
+    coldest = distances.patches[-1].get_data()
+    exact = pair_distances(known.draws, num_particles=22, spatial_dim=3).ravel()
+    counts, _ = np.histogram(exact, coldest.edges)
+    np.testing.assert_allclose(coldest.values, 0.92 * counts / counts.max(), atol=0.03)
+    # The buffer's log densities are the chart's volume alone, which is none of a conformation's energy.
+    energies = figures["level_energies"].axes[0]
+    low, high = energies.get_xlim()
+    assert low <= 0.0 <= high and high - low < 1.0
+    # The saboteur: single coordinates, as of any other chart.
+    other = dataclasses.replace(known, facts={**known.facts, "chart": None})
+    assert len(sampler_figures(other)["marginals"].axes) == 6
+
+
+def test_bonds_of_a_molecule_are_those_of_its_network(plane_run):
+    points = RNG.normal(size=(5, 12)).astype(np.float32)
+    facts = {**_facts(plane_run), "network": {"bonds": [[0, 1], [1, 2], [2, 3]]}}
+    figures = sampler_figures(SamplerContents(facts, points, geometry=Centred(4, 3)))
+    assert len(figures["configurations"].axes[0].lines) == 3
 
 
 def test_a_sampler_plots_itself_and_counts_what_it_weighs(tmp_path):

@@ -14,6 +14,7 @@ from tempering.ledger import Ledger
 from tempering.metrics import Metric, evaluate_samples, molecule_metrics
 from tempering.molecules import MoleculeTarget
 from tempering.parallel_tempering import Rules, run, start
+from tempering.resampling import ess_fraction
 from tempering.sampler import Sampler
 from tempering.targets import ExactTarget, Inner
 from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
@@ -78,13 +79,8 @@ def judge(
         weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
         arrays["log_weights"] = np.asarray(weighted.log_weights)
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
-        if sets and isinstance(outer, MoleculeTarget) and np.any(np.isfinite(arrays["log_weights"])):
-            second = sets[1] if len(sets) > 1 else None
-            log_weights = arrays["log_weights"]
-            reweighted = molecule_metrics(
-                outer, sampler.outer(x), sets[0], reference_second=second, log_weights=log_weights
-            )
-            metrics |= _named(reweighted, "reweighted", "; of weighted draws")
+        if sets and isinstance(outer, MoleculeTarget):
+            metrics |= _reweighted(outer, sampler.outer(x), arrays["log_weights"], sets)
     if sampler.dim == 2 and sampler.geometry is None:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
@@ -103,6 +99,33 @@ def _compared(sampler: Sampler, target, draws: np.ndarray, sets: list[np.ndarray
     )
     sampler.ledger.spend("metrics", report.num_evaluations, with_gradient=False)
     return report.metrics
+
+
+def _reweighted(
+    target: MoleculeTarget, draws: np.ndarray, log_weights: np.ndarray, sets: list[np.ndarray]
+) -> dict[str, Metric]:
+    """Metrics of the first weighted draws, as many as there are trusted samples to take their part in the floors.
+
+    More would leave fewer bins empty than the floor has, and pass for better than exact samples. The floor is that of
+    as many exact samples, not of the fewer that the weights are worth: what is lost by weighting must show. Populations
+    of rare modes, which come with errors of their own, are those of all draws.
+    """
+    second = sets[1] if len(sets) > 1 else None
+    most = len(sets[0]) // 2 if second is None else len(second)
+
+    def of_first(num: int) -> dict[str, Metric]:
+        own = log_weights[:num]
+        if not np.any(np.isfinite(own)):
+            return {}
+        worth = num * float(ess_fraction(jnp.asarray(own)))
+        found = molecule_metrics(target, draws[:num], sets[0], reference_second=second, log_weights=own)
+        remark = f"; of {num:,} weighted draws, worth {worth:,.0f} equal ones; floor: {min(num, most):,} exact samples"
+        return _named(found, "reweighted", remark)
+
+    metrics = of_first(min(len(draws), most))
+    if len(draws) > most:
+        metrics |= {name: metric for name, metric in of_first(len(draws)).items() if name.startswith("rare_mode")}
+    return metrics
 
 
 def _renamed(metrics: dict[str, Metric], num_steps: int, num_replaced: int) -> dict[str, Metric]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tempering.errors import RunFolderError
-from tempering.experiments.config import OWN_DENSITY, RunConfig
+from tempering.experiments.config import OWN_DENSITY, MetricsConfig, RunConfig
 from tempering.experiments.evaluation import judge
 from tempering.experiments.methods import METHODS, check_budget
 from tempering.experiments.reference import load_reference
@@ -70,10 +70,15 @@ def load_run(folder: str | Path) -> Sampler:
 def evaluate_folder(
     folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event
 ) -> dict[str, Any]:
-    """Judge a finished sampler again, with other metrics settings if `config` brings them; rewrites result.json."""
+    """Judge a finished sampler again; rewrites result.json.
+
+    Args:
+        folder: of the run. Name, target, method, seed and budget in result.json are its own.
+        config: whose `metrics` to judge by, and nothing else of it counts: a preset's will do; None takes the run's.
+    """
     with RunFolder.open(folder) as opened:
         sampler = load_sampler(opened.path, target_of(opened.config))
-        return _judge(opened, sampler, config or opened.config, on_event)
+        return _judge(opened, sampler, (config or opened.config).metrics, on_event)
 
 
 def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, Any]:
@@ -91,13 +96,14 @@ def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, A
         )
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
-    return _judge(folder, sampler, config, on_event)
+    return _judge(folder, sampler, config.metrics, on_event)
 
 
-def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnEvent) -> dict[str, Any]:
+def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_event: OnEvent) -> dict[str, Any]:
+    config = folder.config
     key = jax.random.fold_in(jax.random.key(config.seed), _METRICS_KEY)
-    trusted, remark = _trusted(config, sampler.target)
-    metrics, arrays = judge(sampler, key, config.metrics, on_event, trusted=trusted)
+    trusted, remark = _trusted(config, settings.num_samples, sampler.target)
+    metrics, arrays = judge(sampler, key, settings, on_event, trusted=trusted)
     write_arrays(folder.path / "evaluation.npz", arrays)
     folder.log({"event": "judged"})
     exact = sampler.target.log_z() if isinstance(sampler.target, ExactTarget) else None
@@ -122,11 +128,10 @@ def _judge(folder: RunFolder, sampler: Sampler, config: RunConfig, on_event: OnE
     return result
 
 
-def _trusted(config: RunConfig, target: Any) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """Kept reference samples of a system of particles, twice as many as draws if there are, and what to say of them."""
+def _trusted(config: RunConfig, num: int, target: Any) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Kept reference samples of a system of particles, twice `num` if there are, and what to say of them."""
     if not isinstance(target, Inner):
         return None, ()
-    num = config.metrics.num_samples
     found = load_reference(config.target, 2 * num) or load_reference(config.target, num)
     if found is None:
         return None, (

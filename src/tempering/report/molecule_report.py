@@ -9,11 +9,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.charts import Chart
 from tempering.errors import SettingsError
+from tempering.geometry import Centred
 from tempering.metrics.molecules import in_one_hand
 from tempering.metrics.populations import rare_mode
 from tempering.molecules.observables import backbone, backbone_angles
@@ -23,8 +26,9 @@ from tempering.report.molecule_figures import bonds_figure, dihedrals_figure, ra
 from tempering.report.style import Picture
 from tempering.targets import make_target
 from tempering.targets.inner import Inner
+from tempering.types import Array, Float
 
-__all__ = ["MOLECULE_CAPTIONS", "MOLECULE_FIGURES", "in_atoms", "molecule_of"]
+__all__ = ["MOLECULE_CAPTIONS", "MOLECULE_FIGURES", "conformations_of", "in_atoms", "molecule_of"]
 
 MOLECULE_CAPTIONS = {
     "ramachandran": (
@@ -66,14 +70,19 @@ def in_atoms(contents: RunContents) -> RunContents:
     geometry = molecule.geometry
     if contents.geometry is not None or geometry is None or not isinstance(made, Inner):
         return contents
-
-    def conformations(part: LevelSamples) -> LevelSamples:
-        y = jnp.asarray(part.position, jnp.float32)
-        position = jax.vmap(lambda one: geometry.restrict(made.chart.embed(one)))(y)
-        return LevelSamples(np.asarray(position), part.log_density - np.asarray(jax.vmap(made.chart.log_volume)(y)))
-
-    samples = {level: conformations(part) for level, part in contents.samples.items()}
+    samples = {level: conformations_of(part, made.chart, geometry) for level, part in contents.samples.items()}
     return dataclasses.replace(contents, geometry=geometry, samples=samples)
+
+
+def conformations_of(samples: LevelSamples, chart: Chart, geometry: Centred) -> LevelSamples:
+    """Samples in the chart's coordinates in those of `geometry`, with log densities of conformations: no volume."""
+    position, log_volume = _placed(chart, geometry, jnp.asarray(samples.position, jnp.float32))
+    return LevelSamples(np.asarray(position), samples.log_density - np.asarray(log_volume))
+
+
+@eqx.filter_jit
+def _placed(chart: Chart, geometry: Centred, points: Float[Array, "particle dim"]) -> tuple[Array, Array]:
+    return jax.vmap(lambda y: (geometry.restrict(chart.embed(y)), chart.log_volume(y)))(points)
 
 
 def _target_of(contents: RunContents) -> Any:

@@ -14,11 +14,13 @@ import numpy as np
 from tempering.errors import RunFolderError
 from tempering.exports import columns_of, named_arrays
 from tempering.geometry import Centred
+from tempering.molecules.internal import InternalChart
 from tempering.records import LevelRecord, level_table
 from tempering.report.contents import LevelSamples, RunContents, level_samples
 from tempering.report.ladder_figures import ladder_figure, training_figure, weights_figure
 from tempering.report.level_figures import level_energies_figure
-from tempering.report.particle_figures import configurations_figure, particle_levels_figure
+from tempering.report.molecule_report import conformations_of
+from tempering.report.particle_figures import configurations_figure, distances_figure, particle_levels_figure
 from tempering.report.style import (
     DRAWS,
     FAINT,
@@ -55,7 +57,8 @@ class SamplerContents:
         log_weights: of the draws; None where there is no density to weigh them by.
         outer: from points in the model's coordinates, as the level buffers have them, to what a user sees.
         folder: of the run, whose level buffers are shown; None where there is none.
-        geometry: of particles, whose single coordinates mean nothing: they get distances in place of marginals.
+        geometry: of particles, whose single coordinates mean nothing: they get distances in place of marginals. So do
+            molecules in internal coordinates, by the chart in `facts`: their draws are Cartesian.
     """
 
     facts: dict[str, Any]
@@ -71,12 +74,16 @@ def sampler_figures(known: SamplerContents) -> dict[str, Picture]:
     levels = [LevelRecord.from_dict(record) for record in known.facts["levels"]]
     samples = {} if known.folder is None else _samples_or_none(known.folder)
     names, draws = _matrix(known.draws)
-    if known.outer is not None and known.geometry is None:
+    geometry, bonds, chart = known.geometry, _bonds(known.facts), _internal_chart(known.facts)
+    if chart is not None:
+        geometry, bonds = Centred(chart.zmatrix.num_atoms, 3), _bonds_of(chart)
+        samples = {level: conformations_of(part, chart, geometry) for level, part in samples.items()}
+    elif known.outer is not None and geometry is None:
         samples = {k: LevelSamples(_matrix(known.outer(s.position))[1], s.log_density) for k, s in samples.items()}
     evaluation = {"draws": draws}
     if known.log_weights is not None:
         evaluation["log_weights"] = known.log_weights
-    contents = RunContents(known.facts, {}, {}, evaluation, levels, samples, known.geometry)
+    contents = RunContents(known.facts, {}, {}, evaluation, levels, samples, geometry, bonds)
     made = {
         "levels": table_figure(levels, known.facts),
         "ladder": ladder_figure(contents),
@@ -85,8 +92,9 @@ def sampler_figures(known: SamplerContents) -> dict[str, Picture]:
         "weights": weights_figure(contents),
         "training": training_figure(contents),
     }
-    if known.geometry is not None:
+    if geometry is not None:
         made["marginals"] = particle_levels_figure(contents)
+        made["distances"] = distances_figure(contents)
         made["configurations"] = configurations_figure(contents)
     return {name: figure for name, figure in made.items() if figure is not None}
 
@@ -122,6 +130,22 @@ def _samples_or_none(folder: Path) -> dict[int, LevelSamples]:
         return level_samples(folder / "levels")
     except RunFolderError:
         return {}
+
+
+def _internal_chart(facts: dict[str, Any]) -> InternalChart | None:
+    """Of a molecule in internal coordinates, as the sampler states it; None for anything else."""
+    stored = facts.get("chart") or {}
+    return InternalChart.from_dict(stored) if stored.get("name") == "internal" else None
+
+
+def _bonds_of(chart: InternalChart) -> tuple[tuple[int, int], ...]:
+    """All but those that close rings, which no atom is placed by."""
+    return tuple((row.parent, row.atom) for row in chart.zmatrix.placements)
+
+
+def _bonds(facts: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    """Of a molecule in Cartesian coordinates: its network knows them."""
+    return tuple((int(a), int(b)) for a, b in (facts.get("network") or {}).get("bonds") or ())
 
 
 def _matrix(draws: Any) -> tuple[tuple[str, ...] | None, np.ndarray]:
