@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Buffer, from_states, subsample
 from tempering.checkpoint import Progress
@@ -20,7 +21,7 @@ from tempering.records import LevelRecord, finite_or_none
 from tempering.settings import MethodSettings
 from tempering.targets import Scaled, Units
 from tempering.targets.cost import has_gradient, points_per_gradient
-from tempering.types import Array, Float, Key
+from tempering.types import Array, Float, Int, Key
 
 __all__ = ["Explored", "explore"]
 
@@ -57,7 +58,7 @@ def explore(
     initial = settings.initial
 
     def on_block(done, state):
-        acceptance = float(jnp.mean(state.tally.acceptance_rate))
+        acceptance = float(np.mean(np.asarray(state.tally.acceptance_rate)))
         tell("initial PT", 0, done, initial.num_steps, temperature=temperatures[0], acceptance=acceptance)
 
     result = initial_draws(
@@ -73,22 +74,24 @@ def explore(
     )
     cost = planned_evaluations(initial, len(temperatures), kernel) // len(temperatures) * points_per_gradient(target)
     tally = result.tally
+    acceptance, swap_rate = np.asarray(tally.acceptance_rate), np.asarray(tally.swap_rate)
+    num_nonfinite, step_size = np.asarray(tally.num_nonfinite), np.asarray(result.step_size)
     buffers = []
     for level, temperature in enumerate(temperatures):
-        draws = jax.tree.map(lambda leaf, level=level: leaf[level], result.draws)
-        pooled = from_states(draws.out_of_units(units), "initial_pt")
-        buffers.append(subsample(jax.random.fold_in(key_pool, level), pooled, settings.buffer_size))
+        index = jnp.asarray(level, jnp.int32)
+        draws, buffer = _pooled(key_pool, result.draws, units, index, settings.buffer_size)
+        buffers.append(buffer)
         progress.levels[level] = LevelRecord(
             level,
             temperature,
-            acceptance=finite_or_none(tally.acceptance_rate[level]),
-            swap_rate=finite_or_none(tally.swap_rate[level - 1]) if level else None,
+            acceptance=finite_or_none(acceptance[level]),
+            swap_rate=finite_or_none(swap_rate[level - 1]) if level else None,
             round_trips=int(tally.round_trips),
-            step_size=finite_or_none(result.step_size[level]),
-            num_nonfinite=int(tally.num_nonfinite[level]),
+            step_size=finite_or_none(step_size[level]),
+            num_nonfinite=int(num_nonfinite[level]),
             num_replaced=result.num_replaced if level == 0 else 0,
             evaluations={"initial_pt": cost},
-            **_stationarity(target, draws, units, betas[level]),
+            **_stationarity(target, draws, units, jnp.asarray(np.asarray(betas)[level])),
         )
     log_z_ratio, error = stepping_stone(result.draws.log_ratio, betas)
     coldest = progress.levels[len(temperatures) - 1]
@@ -96,20 +99,32 @@ def explore(
     return Explored(tuple(buffers), result.step_size)
 
 
+@eqx.filter_jit
+def _pooled(key: Key, draws: ChainState, units: Units, level: Int[Array, ""], size: int) -> tuple[ChainState, Buffer]:
+    """The draws of one level, a traced number, and a buffer of `size` of them in the target's own units."""
+    own = jax.tree.map(lambda leaf: leaf[level], draws)
+    everything = from_states(own.out_of_units(units), "initial_pt")
+    return own, subsample(jax.random.fold_in(key, level), everything, size)
+
+
 def _stationarity(target, draws: ChainState, units: Units, beta: Float[Array, ""]) -> dict[str, Any]:
     """Whether the chains of a level have forgotten their start and stay where they are; nothing from too few draws."""
     if draws.position.shape[0] < _LEAST_DRAWS or draws.position.shape[1] < 2:
         return {}
-    features = draws.position
-    if getattr(target, "geometry", None) is not None:  # what symmetry leaves alone
-        features = _invariants(target, draws.position, units)
-    shift, growth = drift(features)
-    numbers = {"rhat": jnp.max(split_rhat(features)), "drift": shift, "spread_growth": growth}
-    if has_gradient(target):
-        numbers["virial"], numbers["virial_error"] = virial(draws.position, draws.tempered_grad(beta))
+    numbers = _mixing(target, draws, units, beta, has_gradients=has_gradient(target))
     return {name: finite_or_none(value) for name, value in numbers.items()}
 
 
 @eqx.filter_jit
-def _invariants(target, positions: Array, units: Units) -> Array:
-    return jax.vmap(jax.vmap(lambda position: target.invariants(units.outward(position))))(positions)
+def _mixing(
+    target, draws: ChainState, units: Units, beta: Float[Array, ""], *, has_gradients: bool
+) -> dict[str, Float[Array, ""]]:
+    """What `parallel_tempering.mixing` measures, by the names of a record."""
+    features = draws.position
+    if getattr(target, "geometry", None) is not None:  # what symmetry leaves alone
+        features = jax.vmap(jax.vmap(lambda position: target.invariants(units.outward(position))))(features)
+    shift, growth = drift(features)
+    numbers = {"rhat": jnp.max(split_rhat(features)), "drift": shift, "spread_growth": growth}
+    if has_gradients:
+        numbers["virial"], numbers["virial_error"] = virial(draws.position, draws.tempered_grad(beta))
+    return numbers

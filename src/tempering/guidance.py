@@ -90,8 +90,10 @@ class GuidedByOne(eqx.Module):
     @eqx.filter_jit
     def of(cls, models: tuple[Denoiser, ...], weights: Float[Array, " node"]) -> "GuidedByOne":
         """Of denoisers that differ by their level alone; the first one's network is taken."""
-        levels = ((model.location, model.sigma_data, model.c_temperature) for model in models)
-        return cls(models[0].network, *(jnp.stack(leaves) for leaves in zip(*levels, strict=True)), weights)
+        location = jnp.stack([model.location for model in models])
+        sigma_data = jnp.stack([model.sigma_data for model in models])
+        c_temperature = jnp.stack([model.c_temperature for model in models])
+        return cls(models[0].network, location, sigma_data, c_temperature, weights)
 
     def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
         """The guided denoiser of one point."""

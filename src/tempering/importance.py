@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.adapters import reporting
 from tempering.buffer import Buffer, from_states
@@ -10,7 +11,6 @@ from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.ledger import Ledger
 from tempering.pareto import log_z_with_tail, pareto_k
-from tempering.path import ReferenceValues
 from tempering.resampling import ess_fraction, resample, truncate, truncate_to_ess
 from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many, evaluate_reference
@@ -59,22 +59,20 @@ def weigh(
     """
     spend(ledger, stage, target, x.shape[0])
     with reporting(target):
-        states = ChainState(x, *evaluate_many(target, x), _reference_values(target, x))
-        log_weights, num_nonfinite = _log_weights(states, log_q, beta)
+        states, log_weights, num_nonfinite = _weighed(target, x, log_q, beta)
         return Weighted(states, log_weights, int(num_nonfinite))
 
 
 @eqx.filter_jit
-def _reference_values(target, x: Float[Array, "particle dim"]) -> ReferenceValues | None:
-    return jax.vmap(lambda point: evaluate_reference(target, point))(x)
-
-
-@jax.jit
-def _log_weights(states: ChainState, log_q: Array, beta: Array) -> tuple[Array, Array]:
+def _weighed(target, x: Array, log_q: Array, beta: Array) -> tuple[ChainState, Array, Array]:
+    """The samples with their values, their log weights, and the number of those that should not happen."""
+    reference = jax.vmap(lambda point: evaluate_reference(target, point))(x)
+    states = ChainState(x, *evaluate_many(target, x), reference)
     is_usable = jnp.isfinite(states.log_density) & jnp.isfinite(log_q)
     is_usable &= jnp.all(jnp.isfinite(states.tempered_grad(beta)), axis=-1)
     is_outside = jnp.isneginf(states.log_density) & jnp.isfinite(log_q)
-    return jnp.where(is_usable, states.tempered(beta) - log_q, -jnp.inf), jnp.sum(~is_usable & ~is_outside)
+    log_weights = jnp.where(is_usable, states.tempered(beta) - log_q, -jnp.inf)
+    return states, log_weights, jnp.sum(~is_usable & ~is_outside)
 
 
 def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:
@@ -92,10 +90,15 @@ def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buf
     if resampling.is_resampled:
         indices = resample(key, log_weights, log_weights.shape[0], resampling.scheme)
         return from_states(weighted.states, "importance_resampled").take(indices), ess
+    return _with_weights(weighted.states, log_weights), ess
+
+
+@jax.jit
+def _with_weights(states: ChainState, log_weights: Array) -> Buffer:
+    """The samples as they are, with their weights."""
     # A sample without weight may have no density; a copy of a usable one in its place keeps every number finite.
     own = jnp.where(log_weights > -jnp.inf, jnp.arange(log_weights.shape[0]), jnp.argmax(log_weights))
-    buffer = from_states(weighted.states, "weighted").take(own)
-    return eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weights), ess
+    return eqx.tree_at(lambda tree: tree.log_weight, from_states(states, "weighted").take(own), log_weights)
 
 
 def evened(key: Key, buffer: Buffer, scheme: str) -> Buffer:
@@ -120,7 +123,7 @@ def keep_usable(key: Key, weighted: Weighted) -> Buffer:
 
 
 def _refuse_weightless(weighted: Weighted) -> None:
-    if not bool(jnp.any(weighted.log_weights > -jnp.inf)):
+    if not np.any(np.asarray(weighted.log_weights) > -np.inf):
         num = weighted.log_weights.shape[0]
         raise DensityError(
             f"none of the {num} samples of the model has a usable density ({weighted.num_nonfinite} NaN, +inf or "

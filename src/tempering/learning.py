@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Buffer, reweighted
 from tempering.checkpoint import Progress
@@ -20,7 +21,7 @@ from tempering.preparation import Teller
 from tempering.records import LevelRecord, finite_or_none, level_warnings
 from tempering.sampler import Sampler
 from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
-from tempering.types import Array, Float, Key
+from tempering.types import Array, Float, Int, Key, Keys
 
 __all__ = [
     "Networks",
@@ -36,8 +37,9 @@ __all__ = [
 
 _LARGEST_EXACT = 64
 """Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
-_LARGEST_CHECKED, _NUM_CHECKED = 512, 256
-"""Dimensions up to which estimated determinants are checked against exact ones, and on how many draws."""
+_LARGEST_CHECKED, _NUM_CHECKED = 128, 256
+"""Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
+LJ-55 a step of all draws would take 95 GB, and as long as 440 without determinants."""
 
 
 class Networks(eqx.Module):
@@ -96,7 +98,8 @@ def data_of_all_levels(
     num = len(buffers)
     shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
     if settings.guidance.is_anticipating and betas.shape[0] > num:
-        buffers = (*buffers, reweighted(buffers[-1], betas[num - 1], betas[num]))
+        last, next_ = (jnp.asarray(beta) for beta in np.asarray(betas)[num - 1 : num + 1])
+        buffers = (*buffers, reweighted(buffers[-1], last, next_))
         shares.append(1.0)
     return dataset_of(
         settings.noise,
@@ -121,7 +124,7 @@ def learn(
     tell: Teller,
 ) -> Networks:
     """Fit every network to its data, side by side; write how it went into the records of `levels`, one a network."""
-    keys = jax.vmap(lambda level: jax.random.fold_in(key, level))(jnp.asarray(levels))
+    keys = _keys_of(key, jax.device_put(np.asarray(levels, np.int32)))
     temperature = progress.levels[levels[-1]].temperature
 
     def on_check(step: int, loss: float) -> None:
@@ -137,6 +140,12 @@ def learn(
         record.training_steps = int(info.num_steps[index])
         record.num_nonfinite += int(info.num_nonfinite[index])
     return Networks(unstack(fitted, len(levels)))
+
+
+@jax.jit
+def _keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
+    """A key for each of the levels."""
+    return jax.vmap(lambda level: jax.random.fold_in(key, level))(levels)
 
 
 def final_sampler(

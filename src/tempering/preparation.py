@@ -7,6 +7,7 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.automatic import default_budget, pilot_settings, sized
 from tempering.checkpoint import Progress
@@ -211,9 +212,9 @@ def _piloted(
     own = (points[0], jnp.zeros((3,)), *((jnp.zeros((1, 1)),) * 2 if is_mixing else (None, None)))
     like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, *own)
     part = progress.part(0, "pilot", like, run_pilot)
-    rhats = tuple((float(temperature), float(rhat)) for temperature, rhat in part.rhats)
+    rhats = tuple((temperature, rhat) for temperature, rhat in np.asarray(part.rhats).tolist())
     temperatures = temperatures_of(settings.ladder, dim=target.dim, hottest=float(part.hottest))
-    scout_rhat, scout_reach, is_running_away = (float(value) for value in part.scouts)
+    scout_rhat, scout_reach, is_running_away = np.asarray(part.scouts).tolist()
     checks = {
         "pilot_temperature": float(part.hottest),
         "pilot_rhat": finite_or_none(rhats[-1][1]),

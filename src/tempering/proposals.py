@@ -7,6 +7,7 @@ on points that are paid for: the last buffer, reweighted to the next temperature
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Buffer, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel
@@ -37,26 +38,32 @@ class History(eqx.Module):
         """The number of levels that are done."""
         return len(self.buffers)
 
+    def beta(self, age: int) -> Float[Array, ""]:
+        """Of the level to reach (age 0), the last level that is done (1), and so on."""
+        # Picked on the host: a slice of an array is a new program for every length.
+        return jnp.asarray(np.asarray(self.betas)[-1 - age])
+
     def anticipated(self) -> Buffer:
         """The last buffer weighted for the level to reach."""
-        return reweighted(self.buffers[-1], self.betas[-2], self.betas[-1])
+        return reweighted(self.buffers[-1], self.beta(1), self.beta(0))
 
     def denoiser(self, age: int, settings: PTSDSettings) -> Denoiser:
         """Of the last level (age 1), the one before (2), and so on."""
         network = self.networks[max(0, len(self.networks) - age)]
-        return denoiser_of(network, settings.noise, self.buffers[-age], self.betas[-1 - age])
+        return denoiser_of(network, settings.noise, self.buffers[-age], self.beta(age))
 
 
 def _finite_difference(history: History, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Denoise:
-    nodes = 1.0 / history.betas[-2 : -2 - num_nodes : -1]
-    weights = extrapolation_weights(1.0 / history.betas[-1], nodes, coordinate)
+    temperatures = 1.0 / np.asarray(history.betas)
+    nodes = jax.device_put(temperatures[-2 : -2 - num_nodes : -1])
+    weights = extrapolation_weights(jnp.asarray(temperatures[-1]), nodes, coordinate)
     models = tuple(history.denoiser(age, settings) for age in range(1, num_nodes + 1))
     return GuidedByOne.of(models, weights) if len(history.networks) == 1 else Guided(models, weights)
 
 
 def _denoise(history: History, settings: PTSDSettings, kind: str, coordinate: str, order: int) -> Denoise:
     """One way to the next temperature."""
-    cold, beta, beta_next = history.denoiser(1, settings), history.betas[-2], history.betas[-1]
+    cold, beta, beta_next = history.denoiser(1, settings), history.beta(1), history.beta(0)
     if kind == "finite_difference":
         has_three = len(history.networks) == 1 and history.num_done >= 3
         return _finite_difference(history, settings, coordinate, 3 if order == 2 and has_three else 2)
@@ -84,7 +91,7 @@ def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionM
             ways["conditioned"] = ("conditioned", "log_T", 1)
             if history.num_done >= 3:
                 ways["log_T, second order"] = ("finite_difference", "log_T", 2)
-    beta, beta_next = history.betas[-2], history.betas[-1]
+    beta, beta_next = history.beta(1), history.beta(0)
     if guidance.is_anticipating:
         buffer = history.anticipated()
         levels = noise_levels(settings.noise, buffer, beta_next, history.sigma_max)
@@ -103,8 +110,14 @@ def predicted_ess(
     With l = log p - log q up to a constant it is 1 / (E_p[exp(l)] E_p[exp(-l)]): the first factor is the second moment
     of the weights under q, the second the inverse of their mean. Where the buffer does not reach, nothing is seen.
     """
-    few = buffer.take(jnp.arange(0, buffer.size, max(1, buffer.size // _NUM_JUDGED))[:_NUM_JUDGED])
+    few = _evenly_spaced(buffer)
     return _share(few, beta, model.log_prob(key, few.position, sampling))
+
+
+@jax.jit
+def _evenly_spaced(buffer: Buffer) -> Buffer:
+    """The samples that a candidate is judged on."""
+    return buffer.take(jnp.arange(0, buffer.size, max(1, buffer.size // _NUM_JUDGED))[:_NUM_JUDGED])
 
 
 @jax.jit
@@ -121,7 +134,7 @@ def choose(key: Key, history: History, settings: PTSDSettings) -> tuple[str, Dif
     if len(found) == 1:
         ((name, model),) = found.items()
         return name, model, {}
-    buffer, beta = history.anticipated(), history.betas[-1]
+    buffer, beta = history.anticipated(), history.beta(0)
     promises = {
         name: float(predicted_ess(key, model, buffer, beta, settings.sampling)) for name, model in found.items()
     }

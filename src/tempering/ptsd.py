@@ -278,7 +278,8 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     before = dict(progress.ledger.points)
 
     history = run.history()
-    beta = history.betas[-1]
+    betas = betas_of((run.temperatures[level - 1], temperature))
+    beta = betas[1]
     run.tell("choosing a proposal", level, 0, 1, temperature=temperature)
     name, model, promises = choose(key_choose, history, settings)
     is_even = settings.sampling.is_quasi_random
@@ -297,7 +298,7 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     log_z = checked_log_z(key_draw, model, settings.sampling, weighted, is_quasi_random=is_even) if is_last else None
     record.log_z, record.log_z_error = (finite_or_none(value) for value in log_z or weighted.log_z)
     record.pareto_k, record.num_draws = finite_or_none(weighted.pareto_k), num
-    above = ((history.buffers[-1], history.betas[-2]),)
+    above = ((history.buffers[-1], betas[0]),)
     log_prob = lambda key, x: model.log_prob(key, x, settings.sampling)  # noqa: E731
     seen = coverage(jax.random.fold_in(key_choose, 1), log_prob, above, weighted.log_weights, beta)
     record.hidden_share, record.hidden_error = seen.get("hidden_share"), seen.get("hidden_error")
@@ -309,7 +310,6 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
         cold, record.truncated_ess_fraction = corrected(key_resample, weighted, settings.resampling)
     progress.levels[level] = record
 
-    betas = history.betas[-2:]
     kernel = kernel_of(settings, x.shape[1])
     previous = run.step_size[1], 1 / betas[0]
     step_size = jax.vmap(lambda temperature: rescale(previous[0], temperature, previous[1], kernel.scale_power))

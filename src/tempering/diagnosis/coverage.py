@@ -74,15 +74,15 @@ def coverage(
     cold = []
     for buffer, beta_then in evidence:
         there = reweighted(buffer, beta_then, beta)
-        ess = float(1.0 / jnp.sum(there.weight**2))
+        ess = float(1.0 / np.sum(np.asarray(there.weight, np.float64) ** 2))
         if ess >= _LEAST_ESS:
             cold.append((there, ess))
-    if not cold or not bool(jnp.any(own_log_weights > -jnp.inf)):
-        return {"num_evidence": 0.0}
     own = np.asarray(own_log_weights, np.float64)
+    if not cold or not np.any(own > -np.inf):
+        return {"num_evidence": 0.0}
     highest = np.max(own)
     log_z = highest + np.log(np.mean(np.exp(own - highest)))
-    chains = [pair for pair in cold if int(pair[0].origin[0]) == 0]
+    chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] == 0]
     chosen = [cold[-1], *(pair for pair in chains[-1:] if pair is not cold[-1])]
     keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
     found = [
@@ -101,11 +101,10 @@ def _judge(
     beta: Float[Array, ""],
 ) -> dict[str, Any]:
     key_pick, key_density = jax.random.split(key)
-    picked = np.asarray(resample(key_pick, jnp.log(buffer.weight), _NUM_JUDGED, "systematic"))
     # The same number of rows whatever was picked, so that one compilation serves every level.
-    log_q = log_prob_fn(key_density, buffer.position[picked])
-    log_ratios = np.asarray(buffer.states().tempered(beta)[picked] - log_q, np.float64) - log_z
-    unique, first, counts = np.unique(picked, return_index=True, return_counts=True)
+    picked, position, log_density = _pick(key_pick, buffer, beta)
+    log_ratios = np.asarray(log_density - log_prob_fn(key_density, position), np.float64) - log_z
+    unique, first, counts = np.unique(np.asarray(picked), return_index=True, return_counts=True)
     share, error, num = hidden_mass(log_ratios[first], counts, own - log_z)
     finite = log_ratios[np.isfinite(log_ratios)]
     up, down = (np.logaddexp.reduce(sign * finite) - np.log(max(1, finite.size)) for sign in (1.0, -1.0))
@@ -117,3 +116,10 @@ def _judge(
         "num_hidden": num,
         "predicted_ess_fraction": predicted,
     }
+
+
+@jax.jit
+def _pick(key: Key, buffer: Buffer, beta: Float[Array, ""]) -> tuple[Array, Array, Array]:
+    """Indices of samples in proportion to their weights, where they are, and their log densities at beta."""
+    picked = resample(key, jnp.log(buffer.weight), _NUM_JUDGED, "systematic")
+    return picked, buffer.position[picked], buffer.states().tempered(beta)[picked]

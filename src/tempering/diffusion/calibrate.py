@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Buffer, covariance, inner_scale, inner_scale_of_values, padded, spread
 from tempering.diffusion.fit import Dataset, LevelData
@@ -21,6 +22,7 @@ _SPREAD_MULTIPLE = 5.0
 """sigma_max over the spread: the noised density is then Gaussian but for 4 % of its variance; the prior matches."""
 
 
+@eqx.filter_jit
 def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     """sigma_max of the whole run, from the settings or the hottest buffer."""
     if noise.sigma_max is not None:
@@ -138,14 +140,16 @@ def dataset_of(
     places: list[LevelData] = []
     share: list[float] = []
     judged: list[float] = []
-    for buffer, beta, own in zip(buffers, betas, shares, strict=True):
-        level, parts = _places(noise, buffer, beta, sigma_max, use_gradients=use_gradients, size=size)
+    for buffer, beta, own in zip(buffers, np.asarray(betas), shares, strict=True):
+        level, weights = _places(noise, buffer, jnp.asarray(beta), sigma_max, use_gradients=use_gradients, size=size)
+        parts = np.asarray(weights).tolist()
         places += level
-        share += [own * float(part) for part in parts]
-        judged += [float(part) if own == max(shares) else 0.0 for part in parts]
+        share += [own * part for part in parts]
+        judged += [part if own == max(shares) else 0.0 for part in parts]
     empty = [0.0] * (num_places - len(places))
     stacked = stack(*places, *places[:1] * len(empty))
-    return Dataset(stacked, *(jnp.asarray([*numbers, *empty], jnp.float32) for numbers in (share, judged)))
+    padded_share, padded_judged = np.asarray([[*share, *empty], [*judged, *empty]], np.float32)
+    return Dataset(stacked, jax.device_put(padded_share), jax.device_put(padded_judged))
 
 
 @eqx.filter_jit

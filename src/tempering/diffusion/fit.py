@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from tempering.diffusion.noise import NoiseLevels
@@ -296,7 +297,7 @@ def fit_networks(
         is_running = ~fit.is_stopped
         fit, block_loss, last_loss = _train_block(keys, fit, frozen, data, parts, rule)
         train_loss = jnp.where(is_running, block_loss, train_loss)
-        on_check(min(done + training.check_every, num_steps), float(jnp.mean(fit.best_loss)))
-        if bool(jnp.all(fit.is_stopped)):
+        on_check(min(done + training.check_every, num_steps), float(np.mean(np.asarray(fit.best_loss))))
+        if np.all(np.asarray(fit.is_stopped)):
             break
     return eqx.combine(_kept(fit, last_loss), frozen), FitInfo(train_loss, fit.best_loss, fit.step, fit.num_nonfinite)

@@ -1,7 +1,6 @@
 """Standard normal points that cover space evenly: scrambled Sobol numbers through the normal quantile."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tempering.types import Array, Float, Key
@@ -18,9 +17,15 @@ def quasi_normal(key: Key, num: int, dim: int) -> Float[Array, "num dim"]:
     """
     from scipy import stats
 
-    rng = np.random.default_rng(np.asarray(jax.random.bits(key, (4,), np.uint32)))
+    rng = np.random.default_rng(np.asarray(_seed(key)))
     sobol = stats.qmc.Sobol(dim, scramble=True, rng=rng)
     # A power of two is drawn at once, without SciPy's warning; the first `num` are as even as any.
     uniform = sobol.random_base2(max(1, (num - 1).bit_length()))[:num]
     normal = rng.permutation(stats.norm.ppf(np.clip(uniform, 1e-9, 1.0 - 1e-9)))
-    return jnp.asarray(normal, jnp.float32)
+    return jax.device_put(normal.astype(np.float32))
+
+
+@jax.jit
+def _seed(key: Key) -> Array:
+    """Random bits for NumPy's generator."""
+    return jax.random.bits(key, (4,), np.uint32)

@@ -19,7 +19,7 @@ from tempering.diffusion.noise import Prior
 from tempering.diffusion.steps import flow_step
 from tempering.numerics import compensated_add
 from tempering.settings import Sampling
-from tempering.types import Array, Denoise, Float, Key, Keys
+from tempering.types import Array, Denoise, Float, Int, Key, Keys
 
 __all__ = ["Method", "draw", "flow", "in_chunks", "is_exact", "method_of"]
 
@@ -170,17 +170,27 @@ def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callab
         whole = function(inputs)
         on_chunk(num)
         return whole
-    size = chunk_size
     pieces = []
-    for begin in range(0, num, size):
-        kept = min(size, num - begin)
-        chunk = jax.tree.map(lambda leaf, begin=begin: leaf[begin : begin + size], inputs)
-        if kept < size:
-            first = jax.tree.map(lambda leaf, missing=size - kept: leaf[:missing], inputs)
-            chunk = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), chunk, first)
-        pieces.append(jax.tree.map(lambda leaf, kept=kept: leaf[:kept], function(chunk)))
-        on_chunk(begin + kept)
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+    for begin in range(0, num, chunk_size):
+        pieces.append(function(_chunk(inputs, jnp.asarray(begin, jnp.int32), chunk_size)))
+        on_chunk(min(begin + chunk_size, num))
+    return _joined(pieces, num)
+
+
+@eqx.filter_jit
+def _chunk(inputs: Any, begin: Int[Array, ""], size: int) -> Any:
+    """`size` rows from `begin` on, a traced number: one program for all chunks. After the last row come the first."""
+
+    def cut(leaf: Array) -> Array:
+        return leaf[(begin + jnp.arange(size)) % leaf.shape[0]]
+
+    return jax.tree.map(cut, inputs)
+
+
+@eqx.filter_jit
+def _joined(pieces: list, num: int) -> Any:
+    """The first `num` rows of all pieces: what padded the last one is left out."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num], *pieces)
 
 
 def draw(

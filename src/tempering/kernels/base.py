@@ -40,10 +40,12 @@ class ChainState(eqx.Module):
         """Gradient of the log density at inverse temperature beta."""
         return tempered(beta, self.log_density_grad, self.reference and self.reference.log_density_grad)
 
+    @eqx.filter_jit
     def in_units(self, units: Units) -> "ChainState":
         """The same states measured in `units`: positions, and gradients with respect to them."""
         return self._changed(units.inward, units.gradient)
 
+    @eqx.filter_jit
     def out_of_units(self, units: Units) -> "ChainState":
         """What `in_units` was given."""
         return self._changed(units.outward, units.gradient_outward)

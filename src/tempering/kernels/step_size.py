@@ -71,6 +71,7 @@ def adapt(
     return StepSizes(log_step_size, step_sizes.num_updates + is_adapting.astype(jnp.int32))
 
 
+@eqx.filter_jit
 def rescale(
     step_size: Float[Array, "*level"], temperature: Float[Array, ""], previous: Float[Array, ""], scale_power: float
 ) -> Float[Array, "*level"]:

@@ -36,12 +36,13 @@ def normal_start(dim: int, scale: float) -> StartFn:
 
 def rows_start(rows: Float[Array, "row dim"]) -> StartFn:
     """Rows of a given array: each once while they last, at random beyond that."""
+    return lambda key, num: _some_rows(key, rows, num)
 
-    def start_fn(key: Key, num: int) -> Float[Array, "chain dim"]:
-        more = jax.random.randint(key, (max(0, num - rows.shape[0]),), 0, rows.shape[0])
-        return rows[jnp.concatenate([jnp.arange(min(num, rows.shape[0])), more])]
 
-    return start_fn
+@eqx.filter_jit
+def _some_rows(key: Key, rows: Float[Array, "row dim"], num: int) -> Float[Array, "chain dim"]:
+    more = jax.random.randint(key, (max(0, num - rows.shape[0]),), 0, rows.shape[0])
+    return rows[jnp.concatenate([jnp.arange(min(num, rows.shape[0])), more])]
 
 
 def planned_evaluations(initial: Initial, num_levels: int, kernel: Kernel) -> int:

@@ -2,7 +2,7 @@
 
 import math
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from tempering.errors import SettingsError
@@ -88,4 +88,4 @@ def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -
 
 def betas_of(temperatures: tuple[float, ...]) -> Float[Array, " level"]:
     """Inverse temperatures as an array."""
-    return 1.0 / jnp.asarray(temperatures, jnp.float32)
+    return jax.device_put(1.0 / np.asarray(temperatures, np.float32))  # unlike jnp.asarray no program for each length

@@ -22,10 +22,11 @@ import jax.numpy as jnp
 
 from tempering.kernels import ChainState, Kernel, StepSizes
 from tempering.ledger import Ledger
+from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.mixing import split_rhat, virial
 from tempering.parallel_tempering.relax import NUM_STEPS, settled
 from tempering.parallel_tempering.run import Rules, run
-from tempering.parallel_tempering.scouts import LEG_GROWTH, Journey, send
+from tempering.parallel_tempering.scouts import LEG_GROWTH, Journey, largest_growth, send
 from tempering.parallel_tempering.state import TemperingState
 from tempering.settings import Pilot
 from tempering.targets import Scaled, Units
@@ -114,7 +115,7 @@ class _Oven:
 
     def bake(self, state: TemperingState, units: Units, temperature: float, half: int) -> _Round:
         """One round of 2 `half` steps at one temperature; afterwards coordinates are measured anew."""
-        betas = jnp.ones((1,)) / temperature
+        betas = betas_of((temperature,))
         rules = Rules.of(self.target_acceptance, 1, int(state.step) + half, "even_odd")
         state, drawn = run(
             self.key,
@@ -129,15 +130,15 @@ class _Oven:
             ledger=self.ledger,
             stage="pilot",
         )
-        draws = units.outward(drawn.position[0])
-        rhat = float(jnp.max(split_rhat(_features(self.target, draws))))
+        draws, log_density = _drawn(drawn, units, betas)
+        rhat = float(_largest_rhat(self.target, draws))
         # Without a gradient there is no virial, and no telling whether chains run away.
         balance = (math.nan, math.nan)
         if has_gradient(self.target):
-            balance = virial(drawn.position[0], drawn.tempered_grad(betas[0])[0])
+            balance = _balance(drawn, betas)
         chain, units = self.measured(state.chain, drawn, units)
         state = eqx.tree_at(lambda state: state.chain, state, chain)
-        return _Round(state, units, draws, drawn.tempered(betas[0])[0], rhat, (float(balance[0]), float(balance[1])))
+        return _Round(state, units, draws, log_density, rhat, (float(balance[0]), float(balance[1])))
 
     def measured(self, chain: ChainState, drawn: ChainState, units: Units) -> tuple[ChainState, Units]:
         """The chains in new units, and these, from what was drawn in the old ones."""
@@ -148,8 +149,7 @@ class _Oven:
             heavy = units_of_masses(force_masses(geometry, forces), units.dim, geometry)
             chain, positions = chain.out_of_units(units).in_units(heavy), heavy.inward(units.outward(positions))
             units = heavy
-        wider = _spread(positions, is_isotropic=self.measure != "coordinates")
-        return chain.in_units(Units(wider)), units.widened(wider)
+        return _widened(chain, positions, units, is_isotropic=self.measure != "coordinates")
 
     def scout(self, mixed: _Round, temperature: float) -> tuple[Journey, _Round]:
         """Scouts sent out and judged: their own round at the same temperature, with the R-hat of both groups."""
@@ -170,8 +170,7 @@ class _Oven:
         )
         state = eqx.tree_at(lambda state: state.chain, mixed.state, journey.found)
         back = self.bake(state, mixed.units, temperature, half)
-        both = jnp.concatenate([mixed.draws, back.draws], axis=1)
-        rhat = float(jnp.max(split_rhat(_features(self.target, both))))
+        rhat = float(_largest_rhat(self.target, mixed.draws, back.draws))
         return journey, eqx.tree_at(lambda back: back.rhat, back, rhat)
 
 
@@ -229,10 +228,9 @@ def heat(
         scout_rhat = back.rhat
         scout_reach = journey.temperatures[-1] / temperature if journey.temperatures else 1.0
         is_mixed = scout_rhat < pilot.max_rhat
-        both = back.state.chain.out_of_units(back.units).in_units(latest.units)
+        both = _in_other_units(back.state.chain, back.units, latest.units)
         if is_mixed:
-            joined = [latest.state.chain.position[0], both.position[0]]
-            found = latest.units.outward(jnp.concatenate(joined))
+            found = _all_positions(latest.state.chain, both, latest.units)
             return PilotResult(
                 temperature, True, tuple(rhats), found, units, num_replaced, scout_rhat, scout_reach, is_running
             )
@@ -256,9 +254,9 @@ def _started(
     key: Key, oven: _Oven, positions: Float[Array, "chain dim"], units: Units
 ) -> tuple[TemperingState, Units, int]:
     """The first state, in units of the starting points' spread: out of walls, if they stand in one."""
-    units = units.widened(_spread(units.inward(positions), is_isotropic=oven.measure != "coordinates"))
-    scaled, where = Scaled(oven.target, units), units.inward(positions)[None]
-    state, num_replaced = settled(key, scaled, oven.kernel, where, jnp.ones((1,)), oven.ledger, "pilot")
+    where, units = _in_own_units(positions, units, is_isotropic=oven.measure != "coordinates")
+    scaled, betas = Scaled(oven.target, units), betas_of((1.0,))
+    state, num_replaced = settled(key, scaled, oven.kernel, where, betas, oven.ledger, "pilot")
     return state, units, num_replaced
 
 
@@ -267,11 +265,22 @@ def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> 
     if len(rounds) < 2:
         return False
     balance, error = rounds[-1].virial
-    growth = float(jnp.max(rounds[-1].units.scale / rounds[-2].units.scale))
+    growth = float(largest_growth(rounds[-1].units.scale, rounds[-2].units.scale))
     hotter_by = rhats[-1][0] / rhats[-2][0]
     # Chains that had equilibrium before have a virial of 1 / hotter_by when the round starts; lagging keeps them above.
     is_fast = balance + 2.0 * error < _LEAST_VIRIAL and growth > math.sqrt(hotter_by)
     return is_fast or (balance + 2.0 * error < 1.0 / hotter_by and growth > _RUNNING)
+
+
+@jax.jit
+def _in_other_units(chain: ChainState, units: Units, other: Units) -> ChainState:
+    return chain.out_of_units(units).in_units(other)
+
+
+@jax.jit
+def _all_positions(first: ChainState, second: ChainState, units: Units) -> Float[Array, "chain dim"]:
+    """Where the chains of both are in the target's own units, of one level each in `units`."""
+    return units.outward(jnp.concatenate([first.position[0], second.position[0]]))
 
 
 @eqx.filter_jit
@@ -303,12 +312,43 @@ def _crossing(temperature: float, growth: float, journey: Journey, separation: F
     return max([temperature * growth, *journey.temperatures[-1:]])
 
 
+@jax.jit
+def _drawn(drawn: ChainState, units: Units, betas: Float[Array, " one"]) -> tuple[Array, Array]:
+    """Draws of axes (draw, chain) in the target's own units, and their log densities at beta."""
+    return units.outward(drawn.position[0]), drawn.tempered(betas[0])[0]
+
+
+@jax.jit
+def _balance(drawn: ChainState, betas: Float[Array, " one"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The virial of one level's draws, and its error."""
+    return virial(drawn.position[0], drawn.tempered_grad(betas[0])[0])
+
+
 @eqx.filter_jit
-def _features(target, draws: Float[Array, "draw chain dim"]) -> Float[Array, "draw chain n"]:
-    """What must have mixed: every coordinate, or of particles what symmetry leaves alone."""
-    if getattr(target, "geometry", None) is None:
-        return draws
-    return jax.vmap(jax.vmap(target.invariants))(draws)
+def _largest_rhat(target, *groups: Float[Array, "draw chain dim"]) -> Float[Array, ""]:
+    """Of all that must have mixed over the chains of all groups: coordinates, or what symmetry leaves of particles."""
+    features = jnp.concatenate(groups, axis=1)
+    if getattr(target, "geometry", None) is not None:
+        features = jax.vmap(jax.vmap(target.invariants))(features)
+    return jnp.max(split_rhat(features))
+
+
+@eqx.filter_jit
+def _widened(
+    chain: ChainState, positions: Float[Array, "point dim"], units: Units, *, is_isotropic: bool
+) -> tuple[ChainState, Units]:
+    """The chains in units of the spread of `positions`, which are in the same units as they, and the units of both."""
+    wider = _spread(positions, is_isotropic=is_isotropic)
+    return chain.in_units(Units(wider)), units.widened(wider)
+
+
+@eqx.filter_jit
+def _in_own_units(
+    positions: Float[Array, "chain dim"], units: Units, *, is_isotropic: bool
+) -> tuple[Float[Array, "1 chain dim"], Units]:
+    """Points in units of their own spread, as one level, and these units."""
+    units = units.widened(_spread(units.inward(positions), is_isotropic=is_isotropic))
+    return units.inward(positions)[None], units
 
 
 @eqx.filter_jit

@@ -28,9 +28,9 @@ _OUTLYING = 20.0
 
 
 @jax.jit
-def is_steep(gradients: Float[Array, "chain dim"]) -> Bool[Array, ""]:
+def is_steep(gradients: Float[Array, "*chain dim"]) -> Bool[Array, ""]:
     """Whether half of the points stand in a wall, from gradients already paid for."""
-    steepest = jnp.max(jnp.where(jnp.isnan(gradients), jnp.inf, jnp.abs(gradients)), axis=1)
+    steepest = jnp.max(jnp.where(jnp.isnan(gradients), jnp.inf, jnp.abs(gradients)), axis=-1)
     return jnp.median(steepest) * _REACH > _STEEP
 
 
@@ -46,7 +46,7 @@ def settled(
     """As `run.start`; points that stand in walls are moved out of them first, for 101 evaluations more each."""
     state, num_replaced = start(key, target, kernel, positions, betas, ledger, stage)
     num_levels, num_chains, dim = positions.shape
-    if not (has_gradient(target) and is_steep(state.chain.log_density_grad.reshape((-1, dim)))):
+    if not (has_gradient(target) and is_steep(state.chain.log_density_grad)):
         return state, num_replaced
     moved = climb(target, state.chain.position.reshape((-1, dim)), ledger, stage)
     state, num_replaced = start(key, target, kernel, moved.reshape(positions.shape), betas, ledger, stage)

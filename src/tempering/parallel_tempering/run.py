@@ -181,15 +181,20 @@ def start(
     chain = _evaluate_starts(target, positions)
     is_good, num_bad, spread, largest = _usability(chain)
     num_bad = int(num_bad)
-    is_flat = has_gradient(target) and bool(largest == 0)
-    _refuse_unusable(chain, num_bad, num_levels * num_chains, is_varying=bool(spread > 0), is_flat=is_flat)
+    is_flat = has_gradient(target) and float(largest) == 0
+    _refuse_unusable(chain, num_bad, num_levels * num_chains, is_varying=float(spread) > 0, is_flat=is_flat)
     if num_bad:
         chain = _replace_bad(key, chain, is_good)
-    first = _first_step_sizes if has_gradient(target) else _step_sizes_of_spread
-    step_sizes = StepSizes.at(first(chain, betas, kernel.scale_power))
-    zero = jnp.zeros((), jnp.int32)
-    state = TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
-    return state, num_bad
+    return _first_state(chain, betas, kernel.scale_power, has_gradients=has_gradient(target)), num_bad
+
+
+@eqx.filter_jit
+def _first_state(chain: ChainState, betas: Array, scale_power: float, *, has_gradients: bool) -> TemperingState:
+    """Chains before their first step, with step sizes guessed from where they stand."""
+    num_levels, num_chains = chain.log_density.shape
+    first = _first_step_sizes if has_gradients else _step_sizes_of_spread
+    step_sizes, zero = StepSizes.at(first(chain, betas, scale_power)), jnp.zeros((), jnp.int32)
+    return TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
 
 
 def _first_step_sizes(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
@@ -282,7 +287,7 @@ def run(
         spend(ledger, stage, target, size * cost_of_step)
         state = advance(key, target, kernel, state, betas, rules, jnp.asarray(size, jnp.int32))
         on_block(done + size, state)
-    state = eqx.tree_at(lambda state: state.tally, state, Tally.zero(num_levels))
+    state = eqx.tree_at(lambda state: state.tally, state, state.tally.cleared())
     blocks = []
     block_size = _block_size(num_draws)
     for done, size in _pieces(num_draws, block_size):
@@ -292,8 +297,13 @@ def run(
         )
         blocks.append(draws)
         on_block(burn_in + (done + size) * thin, state)
-    stacked = jax.tree.map(lambda *leaves: jnp.swapaxes(jnp.concatenate(leaves), 0, 1), *blocks)
-    return state, stacked
+    return state, _joined(blocks)
+
+
+@jax.jit
+def _joined(blocks: list[ChainState]) -> ChainState:
+    """Draws of all blocks, by level."""
+    return jax.tree.map(lambda *leaves: jnp.swapaxes(jnp.concatenate(leaves), 0, 1), *blocks)
 
 
 def _pieces(total: int, size: int) -> list[tuple[int, int]]:

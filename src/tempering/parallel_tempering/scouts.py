@@ -14,15 +14,17 @@ A density with heavy tails has no p^(1/T) at a high T: chains run away. Scouts t
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.ledger import Ledger
+from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.run import Rules, collect
 from tempering.parallel_tempering.state import TemperingState
 from tempering.targets.cost import spend
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["LEG_GROWTH", "Journey", "ascend", "is_running_away", "most_remote", "send"]
+__all__ = ["LEG_GROWTH", "Journey", "ascend", "is_running_away", "largest_growth", "most_remote", "send"]
 
 LEG_GROWTH = 4.0
 """Factor of temperature a leg: inside a quadratic well the spread doubles, which takes a handful of steps."""
@@ -51,6 +53,12 @@ def is_running_away(virial: float, growth: float) -> bool:
     return virial < _LEAST_VIRIAL and growth > _RUNNING
 
 
+@jax.jit
+def largest_growth(spread: Float[Array, " dim"], before: Float[Array, " dim"]) -> Float[Array, ""]:
+    """The factor by which the spread of a coordinate grew, the largest of all coordinates."""
+    return jnp.max(spread / before)
+
+
 def send(
     key: Key,
     target,
@@ -75,29 +83,25 @@ def send(
         num_steps: of the way up.
     """
     num_chains, cost = state.chain.log_density.shape[1], kernel.evaluations_per_step
-    beta = jnp.ones(()) / temperature
-    level = jnp.quantile(typical, jnp.array([0.02, 0.5]))
     num, num_uphill = num_steps // num_legs, num_steps * cost // num_legs
     if min(num, num_uphill) < 1:
         raise ValueError(f"{num_steps} steps do not make {num_legs} legs")
-    centre = jnp.mean(state.chain.position[0], axis=0)
-    first_step = jnp.exp(state.step_sizes.log_step_size[0]) ** (2.0 / kernel.scale_power)
+    beta = jnp.asarray(np.float32(1.0) / np.float32(temperature))
+    low, middle, centre, first_step = _departure(state, typical, kernel.scale_power)
     now, temperatures, spreads = state, [temperature], [_spread(state)]
     points: list[ChainState] = []
     num_running = 0
     for _ in range(num_legs):
         hotter = temperatures[-1] * LEG_GROWTH
-        # Lengths inside a mode scale with sqrt(T).
-        step_size = jnp.exp(now.step_sizes.log_step_size) * LEG_GROWTH ** (kernel.scale_power / 2.0)
-        now = eqx.tree_at(lambda state: state.step_sizes, now, StepSizes.at(step_size))
+        now = eqx.tree_at(lambda state: state.step_sizes, now, _longer(now.step_sizes, kernel.scale_power))
         spend(ledger, stage, target, num * num_chains * cost)
         rules = Rules.of(target_acceptance, 1, int(now.step) + num, "even_odd")
-        betas, every = jnp.ones((1,)) / hotter, jnp.ones((), jnp.int32)
+        betas, every = betas_of((hotter,)), jnp.asarray(1, jnp.int32)
         now, path = collect(key, target, kernel, now, betas, rules, every, num_draws=num)
         spread = _spread(now)
-        growth = float(jnp.max(spread / spreads[-1]))
+        growth = float(largest_growth(spread, spreads[-1]))
         # Once may be chance, or one step of a lagging chain; what runs away does so again when it is hotter still.
-        num_running = num_running + 1 if is_running_away(float(_virial(now, 1.0 / hotter)), growth) else 0
+        num_running = num_running + 1 if is_running_away(float(_virial(now, betas)), growth) else 0
         temperatures.append(hotter)
         spreads.append(spread)
         if num_running == 2:
@@ -105,16 +109,39 @@ def send(
             break
         spend(ledger, stage, target, num_uphill * num_chains)
         astray = _most_astray(path, centre, beta, num_chains)
-        points.append(ascend(target, astray, beta, first_step, level[1], num_uphill))
-    found = jax.tree.map(lambda leaf: leaf[0], state.chain)
-    if points:
-        everywhere = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *points)
-        usable = everywhere.tempered(beta) > level[0] - _BELOW
-        chosen = most_remote(found.position, everywhere.position, usable, num_chains)
-        taken = jax.tree.map(lambda leaf: leaf[jnp.maximum(chosen, 0)], everywhere)
-        found = _where(chosen >= 0, taken, found)
-    found = jax.tree.map(lambda leaf: leaf[None], found)
+        points.append(ascend(target, astray, beta, first_step, middle, num_uphill))
+    found = _brought_back(state.chain, points, beta, low) if points else state.chain
     return Journey(found, tuple(temperatures[1:]), tuple(spreads[1:]), num_running == 2)
+
+
+@eqx.filter_jit
+def _departure(state: TemperingState, typical: Float[Array, " draw"], scale_power: float) -> tuple[Array, ...]:
+    """What the pilot's chains give scouts along: a low and a middle log density, their centre, a first step uphill."""
+    low, middle = jnp.quantile(typical, jnp.array([0.02, 0.5]))
+    first_step = jnp.exp(state.step_sizes.log_step_size[0]) ** (2.0 / scale_power)
+    return low, middle, jnp.mean(state.chain.position[0], axis=0), first_step
+
+
+@eqx.filter_jit
+def _longer(step_sizes: StepSizes, scale_power: float) -> StepSizes:
+    """Steps for the next leg: lengths inside a mode scale with sqrt(T)."""
+    return StepSizes.at(jnp.exp(step_sizes.log_step_size) * LEG_GROWTH ** (scale_power / 2.0))
+
+
+@jax.jit
+def _brought_back(
+    stayed: ChainState, points: list[ChainState], beta: Float[Array, ""], low: Float[Array, ""]
+) -> ChainState:
+    """In place of every chain that stayed the next most remote of the points that are not too low, while they last."""
+    here, everywhere = jax.tree.map(lambda leaf: leaf[0], stayed), jax.tree.map(lambda *a: jnp.concatenate(a), *points)
+    usable = everywhere.tempered(beta) > low - _BELOW
+    chosen = most_remote(here.position, everywhere.position, usable, here.log_density.shape[0])
+
+    def place(there: Array, own: Array) -> Array:
+        is_chosen = (chosen >= 0).reshape((-1,) + (1,) * (own.ndim - 1))
+        return jnp.where(is_chosen, there[jnp.maximum(chosen, 0)], own)[None]
+
+    return jax.tree.map(place, everywhere, here)
 
 
 @eqx.filter_jit
@@ -179,15 +206,6 @@ def most_remote(
     return jax.lax.scan(choose, jnp.where(usable, nearest, -jnp.inf), length=num)[1]
 
 
-def _where(mask: Array, first: ChainState, second: ChainState) -> ChainState:
-    """Chains of `first` where the mask says so."""
-
-    def one(a: Array, b: Array) -> Array:
-        return jnp.where(mask.reshape(mask.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(one, first, second)
-
-
 @eqx.filter_jit
 def _spread(state: TemperingState) -> Float[Array, " dim"]:
     """Half the range that holds two thirds of the chains: one that is lost does not count for all."""
@@ -196,9 +214,9 @@ def _spread(state: TemperingState) -> Float[Array, " dim"]:
 
 
 @eqx.filter_jit
-def _virial(state: TemperingState, beta: float) -> Float[Array, ""]:
+def _virial(state: TemperingState, betas: Float[Array, " one"]) -> Float[Array, ""]:
     """As `mixing.virial`, of the present states alone, about their median."""
     position = state.chain.position[0]
     centred = position - jnp.median(position, axis=0)[None]
-    gradient = state.chain.tempered_grad(jnp.asarray(beta))[0]
+    gradient = state.chain.tempered_grad(betas[0])[0]
     return jnp.mean(-jnp.sum(centred * gradient, axis=1)) / position.shape[1]

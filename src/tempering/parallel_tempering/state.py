@@ -1,6 +1,7 @@
 """What parallel tempering carries from step to step, and what it counts on the way."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -43,6 +44,11 @@ class Tally(eqx.Module):
         counts = jnp.zeros((num_levels,), jnp.int32)
         zero = jnp.zeros((), jnp.int32)
         return cls(zero, jnp.zeros((num_levels,)), counts, pairs, pairs, zero)
+
+    @eqx.filter_jit
+    def cleared(self) -> "Tally":
+        """The same levels with nothing counted."""
+        return jax.tree.map(jnp.zeros_like, self)
 
     @property
     def acceptance_rate(self) -> Float[Array, " level"]:

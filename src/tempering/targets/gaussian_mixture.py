@@ -88,6 +88,7 @@ class GaussianMixture(ExactTarget):
         resolved = jnp.isfinite(largest)
         return jnp.where(resolved, jax.nn.logsumexp(jnp.where(resolved, parts, 0.0)), largest)
 
+    @eqx.filter_jit
     def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
         key_component, key_noise = jax.random.split(key)
         component = jax.random.categorical(key_component, jnp.log(self.weights), shape=(num,))
