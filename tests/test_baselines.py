@@ -156,6 +156,7 @@ def test_chains_that_never_cross_are_seen():
     assert np.mean(np.isnan(log_z)) > 0.5
 
 
+@pytest.mark.slow
 def test_particles_that_never_resample_by_the_right_weights_are_seen(monkeypatch):
     # Weights towards the next lambda left out: the particles move to the target, but as many to either mode as started
     # near it, and log Z is that of the Gaussian.

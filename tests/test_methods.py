@@ -292,9 +292,13 @@ def check_levels_compile_nothing(traces, **changes) -> None:
     assert not traces, f"three more levels took these traces: {dict(traces)}"
 
 
+@pytest.mark.slow
+def test_more_levels_with_a_subset_refined_compile_nothing_more(traces):
+    check_levels_compile_nothing(traces, refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3))
+
+
 def test_more_levels_compile_nothing_more(traces):
     check_levels_compile_nothing(traces)
-    check_levels_compile_nothing(traces, refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3))
     traces.clear()
     # The witness is awake: another batch size is another program.
     fit_levels(3, training=dataclasses.replace(tiny_ptsd().training, batch_size=15))
@@ -315,6 +319,7 @@ class GuidedByAConstant(eqx.Module):
         return sum(weight * model(x_noisy, sigma) for weight, model in zip(self.weights, self.models, strict=True))
 
 
+@pytest.mark.slow
 def test_a_constant_that_differs_by_level_would_be_noticed(traces, monkeypatch):
     monkeypatch.setattr(tempering.proposals, "Guided", GuidedByAConstant)
     with unchecked():

@@ -296,8 +296,8 @@ class Sampler:
             num, seed: of the draws shown.
 
         Returns:
-            Matplotlib figures by name: levels, ladder, marginals, level_energies, weights, training; without those that
-            there are no numbers for.
+            Matplotlib figures by name: levels, ladder, marginals (of particles and molecules distances and
+            configurations), level_energies, weights, training; without those that there are no numbers for.
         """
         from tempering.report.sampler_figures import SamplerContents, figures_folder, sampler_figures, write_figures
 

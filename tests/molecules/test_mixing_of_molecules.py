@@ -1,5 +1,6 @@
 """What fits ask of a molecule: where chains start, what must have mixed, who its atoms are; without OpenMM."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +70,7 @@ def test_a_fit_starts_from_the_conformation_and_watches_its_torsions(aldp):
     np.testing.assert_allclose(rows, np.repeat(np.asarray(inner.init), 3, axis=0))
     assert float(jnp.max(jnp.abs(own_start(None, inner, 1.0)(key, 3) - rows))) > 0.5
     # Features for R-hat: the target's own, and not quantiles of sorted distances.
-    features = _features(inner, jnp.broadcast_to(inner.init[None], (2, 1, 63)))
+    features = eqx.filter_jit(_features)(inner, jnp.broadcast_to(inner.init[None], (2, 1, 63)))
     np.testing.assert_allclose(features[0, 0], jax.jit(aldp.invariants)(jnp.asarray(aldp.init[0])), atol=1e-5)
 
 

@@ -326,11 +326,15 @@ def _balance(drawn: ChainState, betas: Float[Array, " one"]) -> tuple[Float[Arra
 
 @eqx.filter_jit
 def _largest_rhat(target, *groups: Float[Array, "draw chain dim"]) -> Float[Array, ""]:
-    """Of all that must have mixed over the chains of all groups: coordinates, or what symmetry leaves of particles."""
-    features = jnp.concatenate(groups, axis=1)
-    if getattr(target, "geometry", None) is not None:
-        features = jax.vmap(jax.vmap(target.invariants))(features)
-    return jnp.max(split_rhat(features))
+    """Of all that must have mixed, over the chains of all groups."""
+    return jnp.max(split_rhat(_features(target, jnp.concatenate(groups, axis=1))))
+
+
+def _features(target, draws: Float[Array, "draw chain dim"]) -> Float[Array, "draw chain n"]:
+    """What must have mixed: coordinates, or what symmetry leaves of particles."""
+    if getattr(target, "geometry", None) is None:
+        return draws
+    return jax.vmap(jax.vmap(target.invariants))(draws)
 
 
 @eqx.filter_jit
