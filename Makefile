@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # Two processes: a test spends its time tracing and compiling, which JAX does on little more than one core. Whole files,
 # so that a file's fixtures and compiled functions are made once; in order, so that the canary stays first.
 WORKERS ?= 2
-PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BENCHMARKS := $(wildcard benchmarks/bench_*.py)
 
 .DEFAULT_GOAL := help

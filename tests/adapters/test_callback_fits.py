@@ -38,7 +38,7 @@ CASES = {
     "PTSD with a pilot, finite": ("ptsd", "finite", tiny_ptsd(exploration=AUTOMATIC, **PILOT)),
     "PT+DM with a pilot, returned": ("pt_dm", "returned", tiny_pt_dm(exploration=AUTOMATIC, **PILOT)),
 }
-FAST = ("PTSD, none",)
+FAST = ("PT+DM, none",)
 by_case = pytest.mark.parametrize(
     "case", [case if case in FAST else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
 )

@@ -65,7 +65,7 @@ def test_scouts_find_the_mode_that_no_chain_started_in(seed):
     must_fail(check_second_mode, blind)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_where_there_is_nothing_to_find_the_ladder_stays(seed):
     target = two_modes(0.0)
     blind, without = heated(target, pilot_of(0), seed)
