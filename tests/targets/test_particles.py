@@ -142,11 +142,9 @@ def test_far_away_the_gradient_points_home_and_nothing_is_nan(name):
 
 # Symmetry. Every saboteur breaks one kind only.
 
-_RNG = np.random.default_rng(7)
-
 
 def _turned(x):
-    turn, _ = np.linalg.qr(_RNG.normal(size=(x.shape[-1],) * 2))
+    turn, _ = np.linalg.qr(np.random.default_rng(7).normal(size=(x.shape[-1],) * 2))
     turn[:, 0] *= np.linalg.det(turn)  # a rotation, and not a reflection as well
     return x @ turn
 
