@@ -28,6 +28,9 @@ from support.canary_first import pytest_collection_modifyitems, pytest_configure
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]
 
+# As `tempering.collecting` does for a fit: tracing makes many objects, and looking through them costs a tenth of a test.
+gc.set_threshold(100_000, 50, 100)
+
 # A silent broadcast or a silent cast is a bug that still returns numbers.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

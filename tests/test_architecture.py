@@ -21,6 +21,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 # anything, and whoever writes `import tempering` comes after it.
 ROOMS = (
     "xla_guard",
+    "collecting",
     "errors",
     "types",
     "path",

@@ -16,6 +16,7 @@ from tempering.adapters.structure import StructuredTarget, chart_of_tree, struct
 from tempering.automatic import default_settings
 from tempering.charts import flat_chart
 from tempering.checkpoint import Nowhere
+from tempering.collecting import collected_seldom
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError
 from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
 from tempering.experiments.methods import METHODS, check_sizes
@@ -132,7 +133,7 @@ def fit(
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
-        with reporting(target), choose_display(quiet=not progress) as on_event:
+        with collected_seldom(), reporting(target), choose_display(quiet=not progress) as on_event:
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),

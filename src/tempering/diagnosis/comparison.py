@@ -1,8 +1,9 @@
 """Two samplers of one density, fitted from different seeds: where they disagree, one at least is wrong."""
 
+from statistics import NormalDist
+
 import jax
 import numpy as np
-from scipy.stats import norm
 
 from tempering.diagnosis.coverage import hidden_mass
 from tempering.diagnosis.verdict import Finding
@@ -80,7 +81,7 @@ def _moments(first: tuple, second: tuple) -> Finding:
         error = np.sqrt(a_error**2 + b_error**2)
         scores.append(np.abs(a - b) / np.where(error > 0, error, np.inf))
     worst = np.concatenate(scores)  # axes (statistic, coordinate)
-    limit = float(norm.isf(_FALSE_ALARMS / 2.0 / worst.size))
+    limit = -NormalDist().inv_cdf(_FALSE_ALARMS / 2.0 / worst.size)
     where = np.unravel_index(np.argmax(worst), worst.shape)
     what = ("mean", "spread", *(f"{q:.0%} quantile" for q in _QUANTILES))[where[0]]
     measured = f"largest difference {worst[where]:.1f} standard errors ({what} of coordinate {where[1]})"

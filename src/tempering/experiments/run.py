@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tempering.collecting import collected_seldom
 from tempering.errors import RunFolderError
 from tempering.experiments.config import OWN_DENSITY, MetricsConfig, RunConfig
 from tempering.experiments.evaluation import judge
@@ -67,6 +68,7 @@ def load_run(folder: str | Path) -> Sampler:
     return load_sampler(folder, target_of(RunFolder.read_config(Path(folder))))
 
 
+@collected_seldom()
 def evaluate_folder(
     folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event
 ) -> dict[str, Any]:
@@ -81,6 +83,7 @@ def evaluate_folder(
         return _judge(opened, sampler, (config or opened.config).metrics, on_event)
 
 
+@collected_seldom()
 def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, Any]:
     config = folder.config
     if has_sampler(folder.path):
