@@ -97,6 +97,17 @@ def test_truncation_to_an_effective_share_cuts_no_more_than_it_must(shift):
     assert np.all(np.isneginf(truncate_to_ess(jnp.full(5, -jnp.inf), 0.3)))
 
 
+@pytest.mark.parametrize("smallest", [-1e3, -1e20, -3e38, -jnp.inf])
+def test_however_small_the_smallest_weight_the_cut_leaves_what_was_asked(smallest):
+    # A draw of two atoms in one place has a log weight of -1e20 and less.
+    log_weights = 5.0 * jax.random.normal(jax.random.key(0), (1000,))
+    log_weights = log_weights.at[:3].set(smallest)
+    cut = truncate_to_ess(log_weights, 0.2)
+    assert float(ess_fraction(log_weights)) < 0.05
+    assert float(ess_fraction(cut)) == pytest.approx(0.2, rel=1e-3)
+    assert float(jnp.mean(cut < log_weights)) < 0.2
+
+
 MEAN_P, STD_P, MEAN_Q, STD_Q, LOG_Z = 1.0, 1.0, 0.6, 1.3, 2.5
 
 

@@ -1,5 +1,7 @@
 """Importance weights: effective size, truncation, resampling, log Z. Arrays in, arrays out; no evaluations."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -43,12 +45,15 @@ def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[A
 def truncate_to_ess(log_weights: Float[Array, " particle"], least: float) -> Float[Array, " particle"]:
     """Cut the largest weights to one height, as high as leaves an effective share of `least`; none if it is larger.
 
-    The share falls as the cut rises, so bisection between the smallest and the largest weight finds it. It cannot
+    The share falls as the cut rises, so bisection finds it, between the largest weight and the one that a part `least`
+    of all is as large as: cut there, the share is `least` or more, however small the smallest weights are. It cannot
     exceed the share of positive weights: where that is below `least`, all positive weights become equal.
     """
-    is_positive = log_weights > -jnp.inf
-    top = where_finite(jnp.max(log_weights), 0.0)
-    bottom = jnp.min(jnp.where(is_positive, log_weights, top))
+    num = log_weights.shape[0]
+    ordered = jnp.sort(log_weights)
+    top = where_finite(ordered[-1], 0.0)
+    enough = ordered[max(0, num - math.ceil(least * num))]
+    bottom = jnp.where(enough > -jnp.inf, enough, jnp.min(jnp.where(log_weights > -jnp.inf, log_weights, top)))
 
     def halve(bounds: tuple[Array, Array], _) -> tuple[tuple[Array, Array], None]:
         low, high = bounds
