@@ -28,7 +28,7 @@ from support.canary_first import pytest_collection_modifyitems, pytest_configure
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]
 
-# As `tempering.collecting` does for a fit: tracing makes many objects, and looking through them costs a tenth of a test.
+# As `tempering.collecting` does for a fit: tracing makes many objects, and looking through them costs time.
 gc.set_threshold(100_000, 50, 100)
 
 # A silent broadcast or a silent cast is a bug that still returns numbers.

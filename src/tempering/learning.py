@@ -14,6 +14,7 @@ from tempering.diagnosis import coverage
 from tempering.diffusion import Dataset, DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, denoiser_of, noise_levels, prior_of, stack, unstack
 from tempering.diffusion.networks import make_network
+from tempering.diffusion.quasi import begin_loading
 from tempering.diffusion.solve import is_exact
 from tempering.importance import Weighted, weigh
 from tempering.log_z import pooled_log_z, recalibrated_log_z
@@ -57,7 +58,8 @@ def new_networks(key: Key, dim: int, network: Network, num: int, *, is_blank: bo
     def build() -> Networks:
         return Networks((make_network(key, dim, network),) * num)
 
-    return eqx.filter_eval_shape(build) if is_blank else build()
+    # One program, not one for each layer's numbers.
+    return eqx.filter_eval_shape(build) if is_blank else eqx.filter_jit(build)()
 
 
 def place_size(settings: PTSDSettings) -> int:
@@ -128,6 +130,8 @@ def learn(
     temperature = progress.levels[levels[-1]].temperature
 
     def on_check(step: int, loss: float) -> None:
+        if settings.sampling.is_quasi_random:
+            begin_loading()  # the device trains by itself
         tell("training", levels[-1], step, num_steps, temperature=temperature, loss=loss)
 
     fitted, info = fit_networks(

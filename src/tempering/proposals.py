@@ -16,10 +16,11 @@ from tempering.guidance import Guided, GuidedByOne, Rescaled, Taylor, extrapolat
 from tempering.settings import PTSDSettings, Sampling
 from tempering.types import Array, Denoise, Float, Key
 
-__all__ = ["History", "candidates", "choose", "predicted_ess"]
+__all__ = ["NUM_JUDGED", "History", "candidates", "choose", "predicted_ess"]
 
-_NUM_JUDGED = 1000
-"""Points a candidate is judged on: enough to tell 0.1 from 0.3, a small part of what a level draws."""
+NUM_JUDGED = 500
+"""Points a model is judged on: enough to tell 0.1 from 0.3, a small part of what a level draws. One number, for the
+density of so many points is one program."""
 
 
 class History(eqx.Module):
@@ -117,7 +118,7 @@ def predicted_ess(
 @jax.jit
 def _evenly_spaced(buffer: Buffer) -> Buffer:
     """The samples that a candidate is judged on."""
-    return buffer.take(jnp.arange(0, buffer.size, max(1, buffer.size // _NUM_JUDGED))[:_NUM_JUDGED])
+    return buffer.take(jnp.arange(0, buffer.size, max(1, buffer.size // NUM_JUDGED))[:NUM_JUDGED])
 
 
 @jax.jit

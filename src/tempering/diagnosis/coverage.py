@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, reweighted
+from tempering.proposals import NUM_JUDGED
 from tempering.resampling import resample
 from tempering.types import Array, Float, Key
 
@@ -21,8 +22,6 @@ __all__ = ["coverage", "hidden_mass"]
 LogProbFn = Callable[[Key, Float[Array, "point dim"]], Float[Array, " point"]]
 """Normalised log densities of a model, which may need a key to estimate them."""
 
-_NUM_JUDGED = 500
-"""Points of one level: a share of one in a hundred shows as five of them."""
 _LEAST_ESS = 30.0
 """Effective samples that a level must keep at the colder one to say anything."""
 _LEAST_LIMIT, _MARGIN = np.log(10.0), np.log(2.0)
@@ -121,5 +120,6 @@ def _judge(
 @jax.jit
 def _pick(key: Key, buffer: Buffer, beta: Float[Array, ""]) -> tuple[Array, Array, Array]:
     """Indices of samples in proportion to their weights, where they are, and their log densities at beta."""
-    picked = resample(key, jnp.log(buffer.weight), _NUM_JUDGED, "systematic")
+    # A share of one in a hundred shows as five of them.
+    picked = resample(key, jnp.log(buffer.weight), NUM_JUDGED, "systematic")
     return picked, buffer.position[picked], buffer.states().tempered(beta)[picked]

@@ -76,11 +76,15 @@ def _search(cumulative: Callable[[Array], Array], size: int, number: Float[Array
     """The first index whose cumulative weight exceeds a share `number` < 1 of the total: it has weight of its own."""
     # A number times the total may round up to the total itself, which none exceeds.
     aim = jnp.minimum(number, 1.0 - 2.0**-20) * cumulative(jnp.asarray(size - 1))
-    low, high = jnp.zeros((), jnp.int32), jnp.asarray(size - 1, jnp.int32)
-    for _ in range(max(1, (size - 1).bit_length())):
+
+    def halve(_, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
         middle = (low + high) // 2
         is_above = cumulative(middle) > aim
-        low, high = jnp.where(is_above, low, middle + 1), jnp.where(is_above, middle, high)
+        return jnp.where(is_above, low, middle + 1), jnp.where(is_above, middle, high)
+
+    bounds = (jnp.zeros((), jnp.int32), jnp.asarray(size - 1, jnp.int32))
+    _, high = jax.lax.fori_loop(0, max(1, (size - 1).bit_length()), halve, bounds)
     return high
 
 

@@ -31,6 +31,7 @@ class NoiseLevels(eqx.Module):
         return jnp.exp(jnp.clip(log_sigma, low, high))
 
 
+@eqx.filter_jit
 def sigma_grid(levels: NoiseLevels, num_steps: int) -> Float[Array, " node"]:
     """`num_steps` + 1 nodes from sigma_max down to sigma_min, evenly spaced in sigma^(1/rho) (Eq. 5, Karras et al.).
 

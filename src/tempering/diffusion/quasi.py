@@ -1,11 +1,21 @@
 """Standard normal points that cover space evenly: scrambled Sobol numbers through the normal quantile."""
 
+import importlib
+import threading
+from functools import cache
+
 import jax
 import numpy as np
 
 from tempering.types import Array, Float, Key
 
-__all__ = ["quasi_normal"]
+__all__ = ["begin_loading", "quasi_normal"]
+
+
+@cache
+def begin_loading() -> None:
+    """Load what `quasi_normal` needs while Python waits for the device: it takes a second."""
+    threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()
 
 
 def quasi_normal(key: Key, num: int, dim: int) -> Float[Array, "num dim"]:

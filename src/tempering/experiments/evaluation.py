@@ -1,6 +1,7 @@
 """A sampler judged: draws against exact samples, every number beside its floor. Evaluations count as metrics, apart."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from tempering.importance import weigh
 from tempering.kernels import make_kernel
 from tempering.ledger import Ledger
 from tempering.metrics import Metric, evaluate_samples, molecule_metrics
+from tempering.metrics.suite import log_densities
 from tempering.molecules import MoleculeTarget
 from tempering.parallel_tempering import Rules, run, start
 from tempering.resampling import ess_fraction
@@ -58,24 +60,31 @@ def judge(
         metrics |= _likelihood(sampler, key_likelihood, jnp.asarray(sets[0][: config.num_likelihood]))
     elif trusted is not None:
         sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
-    if sets:
-        arrays["reference"] = sets[0]
-        metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
-        if config.num_langevin:
-            tell("Langevin steps", 0, 1)
-            moved, num_replaced = langevin(
-                jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger
-            )
-            arrays["moved"] = sampler.outer(moved)
-            compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
-            metrics |= _renamed(compared, config.num_langevin, num_replaced)
+    with ThreadPoolExecutor(1) as beside:
+        # Transport keeps the host busy, draws with their densities the device.
+        drawn = (
+            beside.submit(sampler.model.draw, key_weights, config.num_weighted, sampler.sampling, with_density=True)
+            if config.num_weighted
+            else None
+        )
+        if sets:
+            arrays["reference"] = sets[0]
+            metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
+            if config.num_langevin:
+                tell("Langevin steps", 0, 1)
+                moved, num_replaced = langevin(
+                    jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger
+                )
+                arrays["moved"] = sampler.outer(moved)
+                compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
+                metrics |= _renamed(compared, config.num_langevin, num_replaced)
     for name in ("draws", "reference"):
         if name in arrays:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
-            arrays[f"{name}_log_density"] = np.asarray(_log_densities(outer, arrays[name]))
-    if config.num_weighted:
+            arrays[f"{name}_log_density"] = _log_densities(outer, arrays[name])
+    if drawn is not None:
         tell("weights", 0, 1)
-        x, log_q = sampler.model.draw(key_weights, config.num_weighted, sampler.sampling, with_density=True)
+        x, log_q = drawn.result()
         weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
         arrays["log_weights"] = np.asarray(weighted.log_weights)
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
@@ -164,8 +173,8 @@ def langevin(
     return kept.position[0, 0], num_replaced
 
 
-def _log_densities(target, points: np.ndarray):
-    return jax.jit(lambda x: jax.lax.map(target.log_density, x, batch_size=4096))(jnp.asarray(points, jnp.float32))
+def _log_densities(target, points: np.ndarray) -> np.ndarray:
+    return np.asarray(log_densities(target, jnp.asarray(points, jnp.float32)))
 
 
 def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
@@ -175,7 +184,7 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
         return {}
     log_q = np.asarray(sampler.model.log_prob(key, reference, sampler.sampling), np.float64)
     sampler.ledger.spend("metrics", num, with_gradient=False)
-    exact = np.asarray(_log_densities(sampler.target, np.asarray(reference)), np.float64) - sampler.target.log_z()
+    exact = _log_densities(sampler.target, np.asarray(reference)).astype(np.float64) - sampler.target.log_z()
     error = float(np.std(log_q) / np.sqrt(num))
     is_finite = bool(np.all(np.isfinite(log_q)))
     return {
@@ -233,5 +242,5 @@ def _grid(sampler: Sampler, target, arrays: dict[str, np.ndarray]) -> dict[str, 
     return {
         "grid_x": x,
         "grid_y": y,
-        "grid_log_density": np.asarray(_log_densities(target, mesh)).reshape(_GRID, _GRID),
+        "grid_log_density": _log_densities(target, mesh).reshape(_GRID, _GRID),
     }

@@ -50,8 +50,9 @@ _PAPER_METRICS = MetricsConfig(num_transport=500, num_weighted=2_000, is_paper_c
 _DEFAULTS = default_settings("ptsd", _GEOMETRY.dim, _GEOMETRY, _ATOMS, _BONDS)
 _EXPLORATION = Exploration(kernel="hmc", num_leapfrog=16, swap_interval=2)
 _TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=20_000, num_finetune_steps=6_000, batch_size=512)
-# Random probes of the divergence would alone spread log weights by some units.
-_SAMPLING = Sampling(num_steps=40, divergence="exact", chunk_size=500)
+# Determinants in 63 dimensions cost seven times four probes of them, and 16 MB a draw: levels on the way, whose draws
+# chains mend, go without; the finished sampler's densities are exact, since probes alone would spread log weights.
+_SAMPLING = Sampling(num_steps=32, divergence="automatic", num_probes=4, chunk_size=200)
 
 _OURS = PTSDSettings(
     buffer_size=5_000,
@@ -63,7 +64,8 @@ _OURS = PTSDSettings(
     noise=_DEFAULTS.noise,
     training=_TRAINING,
     sampling=_SAMPLING,
-    guidance=Guidance("automatic", "log_T", is_anticipating=True),
+    # No way of guidance promises weights worth choosing by here.
+    guidance=Guidance("finite_difference", "log_T", is_anticipating=True),
     resampling=Resampling(quantile=None, min_ess=0.2),
     refinement=Refinement(num_steps=4),
 )

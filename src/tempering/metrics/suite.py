@@ -25,7 +25,7 @@ from tempering.molecules.target import MoleculeTarget
 from tempering.targets.base import ExactTarget
 from tempering.types import TargetLike
 
-__all__ = ["DEFAULT_NUM_TRANSPORT", "evaluate_samples"]
+__all__ = ["DEFAULT_NUM_TRANSPORT", "evaluate_samples", "log_densities"]
 
 DEFAULT_NUM_TRANSPORT = 2_000
 """Samples in the metrics whose cost grows with N^2 or faster, unless told otherwise."""
@@ -97,7 +97,8 @@ def evaluate_samples(
 
 
 @eqx.filter_jit
-def _log_densities(target: TargetLike, points: jax.Array) -> jax.Array:
+def log_densities(target: TargetLike, points: jax.Array) -> jax.Array:
+    """Of many points, some at a time."""
     return jax.lax.map(target.log_density, points, batch_size=_CHUNK)
 
 
@@ -114,7 +115,7 @@ def _prepare(target, samples, reference, reference_second, rng: np.random.Genera
         if name != "samples" and len(x) < 4:
             raise MetricError(f"{name} has {len(x)} points; give at least 4, and thousands for a useful floor")
         x = rng.permutation(x)
-        energies = -np.asarray(_log_densities(target, jnp.asarray(x)), np.float64)
+        energies = -np.asarray(log_densities(target, jnp.asarray(x)), np.float64)
         if name != "samples" and not np.all(np.isfinite(energies)):
             raise MetricError(
                 f"{np.sum(~np.isfinite(energies)):,} of {len(x):,} points of {name} have an energy that is not finite; "
