@@ -3,7 +3,7 @@
     python benchmarks/bench_networks.py [--quick] [--systems lj13 lj55] [--turns 10] [--out results/networks.json]
 
 For LJ-13 and LJ-55: configurations a second in training (value and gradient of the denoising loss) and in sampling (one
-call of the network), and the memory that the compiled step asks for. Most of the time goes into compiling, eight
+call of the network), and the memory that the compiled step asks for. Most of the time goes into compiling, ten
 programs a system, several at a time; figures are printed as they come, and written after each system. `--quick` takes
 two layers of each network and 64 configurations, which compile in half the time: it compares no networks of real size.
 
@@ -108,6 +108,7 @@ class Side:
 SIDES = {
     PLAIN: Side(PlainEGNN, 64, 3),
     "EGNN": Side(EGNN, 64, 3),
+    "EGNN, bf16": Side(partial(EGNN, is_half=True), 64, 3),
     "ParticleTransformer": Side(ParticleTransformer, 128, 5),
     "ParticleTransformer, bf16": Side(partial(ParticleTransformer, is_half=True), 128, 5),
 }

@@ -165,8 +165,9 @@ def test_radial_features_are_of_physical_distances_and_bounded():
     np.testing.assert_allclose(walls, 1.0 / (1.0 + 4.0 * 0.9 ** np.array([2.0, 6.0, 12.0])), rtol=1e-5)
 
 
-def test_half_precision_is_the_same_function_to_three_digits():
-    network, half = (awake(ParticleTransformer, is_half=is_half) for is_half in (False, True))
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision_is_the_same_function_to_three_digits(kind):
+    network, half = (awake(kind, is_half=is_half) for is_half in (False, True))
     full_output, half_output = call(network, point()), call(half, point())
     assert half_output.dtype == jnp.float32
     difference = np.max(np.abs(full_output - half_output)) / np.max(np.abs(full_output))

@@ -158,10 +158,10 @@ def _of_particles(
     method: Literal["ptsd", "pt_dm"] = "ptsd",
 ) -> RunConfig:
     config = _ours(name, description, target, geometry.dim, budget, method, geometry)
-    if target.name != "lj":
-        return config
     # A thousand of each need a million optimal permutations; weights of a churned sampler cost more than its training.
     metrics = MetricsConfig(num_transport=300)
+    if target.name != "lj":
+        return dataclasses.replace(config, metrics=metrics)
     if geometry.dim > _LARGEST_WEIGHED:
         metrics = MetricsConfig(num_transport=100, num_weighted=0, num_langevin=1_000)
     return dataclasses.replace(config, settings=_of_liquid(config.settings, geometry), metrics=metrics)

@@ -31,7 +31,7 @@ class Network:
         is_shared: one network for all levels, told the temperature; or one a level, as in the paper.
         num_particles, spatial_dim: of what egnn and particle_transformer see; a fit of particles fills them in.
         unit: a length such as that of two particles in contact, for the particle_transformer's radial features.
-        is_half: matrix products of the particle_transformer in bfloat16.
+        is_half: matrix products of the particle_transformer, and messages of the egnn, in bfloat16.
         atoms: of a molecule, the kind of every particle, a number from 0; particles of one kind are exchangeable, as
             far as bonds allow. Empty, all particles are alike. A fit of a molecule fills it in: every atom its own.
         bonds: pairs of atoms that are joined; what is up to three bonds apart is told from the rest.

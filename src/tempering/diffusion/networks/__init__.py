@@ -34,5 +34,5 @@ def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP | EG
         )
     geometry = Centred(num, axes)
     if network.kind == "egnn":
-        return EGNN(key, geometry, network)
+        return EGNN(key, geometry, network, is_half=network.is_half)
     return ParticleTransformer(key, geometry, network, unit=network.unit, is_half=network.is_half)
