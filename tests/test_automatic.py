@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,8 +12,11 @@ from hypothesis import strategies as st
 from support.random_checks import must_fail
 from support.unchecked import unchecked
 from tempering.automatic import default_budget, default_settings, pilot_settings, sized
+from tempering.diffusion.divergence import step_with_log_det
+from tempering.diffusion.networks import make_network
 from tempering.errors import BudgetError
 from tempering.experiments.methods import METHODS, check_sizes
+from tempering.geometry import Centred
 from tempering.kernels import HMC, MALA
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.pilot import planned_evaluations as pilot_evaluations
@@ -148,3 +154,33 @@ def test_a_ladder_of_ones_own_is_kept():
 def test_more_dimensions_get_more():
     budgets = [default_budget(dim) for dim in range(1, 129)]
     assert all(more > less for less, more in zip(budgets, budgets[1:], strict=False)) and budgets[0] >= 10_000
+
+
+def chunk_of(num_particles: int) -> int:
+    geometry = Centred(num_particles, 3)
+    return default_settings("ptsd", geometry.dim, geometry).sampling.chunk_size
+
+
+def test_many_particles_are_drawn_a_few_at_a_time():
+    assert default_settings("ptsd", 6, Centred(4, 2)).sampling.chunk_size == 2000
+    assert chunk_of(13) > 2 * chunk_of(20) > 100
+    assert chunk_of(55) > chunk_of(200) >= 10
+
+
+@pytest.mark.slow
+def test_densities_of_particles_take_the_memory_that_is_allowed():
+    num_particles, num_draws = 10, 8
+    geometry = Centred(num_particles, 3)
+    settings = default_settings("ptsd", geometry.dim, geometry)
+    network = eqx.filter_eval_shape(make_network, jax.random.key(0), geometry.dim, settings.network)
+    arrays, rest = eqx.partition(network, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+
+    def density(arrays, x):
+        denoise = lambda x: eqx.combine(arrays, rest)(x, *jnp.full((3, 1), 0.5)[:, 0])  # noqa: E731
+        step = lambda x: x + denoise(x + denoise(x))  # noqa: E731
+        one = jnp.ones(())
+        return step_with_log_det(step, x, jax.random.key(0), one, divergence="exact", num_probes=1)
+
+    compiled = jax.jit(jax.vmap(density, (None, 0))).lower(arrays, jnp.zeros((num_draws, geometry.dim))).compile()
+    all_at_once = compiled.memory_analysis().temp_size_in_bytes / num_draws * chunk_of(num_particles)
+    assert 0.5e9 < all_at_once < 4e9

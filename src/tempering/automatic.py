@@ -26,7 +26,7 @@ from tempering.settings import (
     Training,
 )
 
-__all__ = ["default_budget", "default_settings", "pilot_settings", "sized"]
+__all__ = ["LARGEST_EXACT", "default_budget", "default_settings", "pilot_settings", "sized"]
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
@@ -35,6 +35,11 @@ _LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
 _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
 _LAST_SHARE = 3.0 / 7.0
 _LEAST_SAMPLES = 500
+LARGEST_EXACT = 64
+"""Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
+_DRAW_BYTES = 2e9
+_FLOATS_A_TANGENT, _FLOATS_PROBED = 133, 2000
+"""For a pair of particles in the default transformer: of each column of an exact Jacobian, or of four probes of it."""
 _BOND = 0.1
 """nm, about a bond's length: radial features resolve 0.3 to 10 of them."""
 
@@ -76,7 +81,10 @@ def default_settings(
             rates = {"learning_rate": 5e-3, "num_steps": 6000, "num_finetune_steps": 1500}
         training = dataclasses.replace(training, **rates)
         # A pair too close, which the flow leaves now and then, is mended by kicks (docs/log.md).
-        sampling = dataclasses.replace(sampling, raw_solver="churn", raw_num_steps=200, churn=80.0)
+        churned: dict[str, Any] = {"raw_solver": "churn", "raw_num_steps": 200, "churn": 80.0}
+        if network.kind == "particle_transformer":
+            churned["chunk_size"] = _chunk_size(geometry.num_particles, dim)
+        sampling = dataclasses.replace(sampling, **churned)
     common = {
         "is_sized_by_budget": True,
         "exploration": Exploration(kernel="automatic"),
@@ -95,6 +103,12 @@ def default_settings(
         refinement=Refinement(num_steps=0),
         **common,
     )
+
+
+def _chunk_size(num_particles: int, dim: int) -> int:
+    """Draws at a time whose densities take no more than `_DRAW_BYTES`."""
+    floats = _FLOATS_A_TANGENT * dim if dim <= LARGEST_EXACT else _FLOATS_PROBED
+    return int(min(2000, max(10, _DRAW_BYTES // (4 * floats * num_particles**2))))
 
 
 def pilot_settings(pilot: Pilot, budget: int, kernel) -> Pilot:

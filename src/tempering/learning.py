@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.automatic import LARGEST_EXACT
 from tempering.buffer import Buffer, reweighted
 from tempering.checkpoint import Progress
 from tempering.diagnosis import coverage
@@ -36,8 +37,6 @@ __all__ = [
 ]
 
 
-_LARGEST_EXACT = 64
-"""Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
 LJ-55 a step of all draws would take 95 GB, and as long as 440 without determinants."""
@@ -179,7 +178,7 @@ def final_sampler(
     beta = jnp.ones(())
     prior = prior_of(settings.noise, buffer, sigma_max)
     denoiser, sampling = denoiser_of(network, settings.noise, buffer, beta), settings.sampling
-    if sampling.divergence == "automatic" and buffer.position.shape[1] <= _LARGEST_EXACT:
+    if sampling.divergence == "automatic" and buffer.position.shape[1] <= LARGEST_EXACT:
         sampling = dataclasses.replace(sampling, divergence="exact")
     model = DiffusionModel(denoiser, prior, noise_levels(settings.noise, buffer, beta, sigma_max))
     levels = progress.ordered()

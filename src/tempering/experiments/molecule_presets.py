@@ -52,7 +52,7 @@ _EXPLORATION = Exploration(kernel="hmc", num_leapfrog=16, swap_interval=2)
 _TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=20_000, num_finetune_steps=6_000, batch_size=512)
 # Determinants in 63 dimensions cost seven times four probes of them, and 16 MB a draw: levels on the way, whose draws
 # chains mend, go without; the finished sampler's densities are exact, since probes alone would spread log weights.
-_SAMPLING = Sampling(num_steps=32, divergence="automatic", num_probes=4, chunk_size=200)
+_SAMPLING = Sampling(num_steps=32, divergence="automatic", num_probes=4, chunk_size=_DEFAULTS.sampling.chunk_size)
 
 _OURS = PTSDSettings(
     buffer_size=5_000,
