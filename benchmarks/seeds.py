@@ -70,7 +70,8 @@ def summarise(runs: list[dict]) -> dict:
             "num_without_value": len(runs) - len(values),
         }
     for name in ("evaluations", "fit_seconds", "wall_seconds"):
-        table[name] = mean_and_error([run[name] for run in good])
+        # A run that was judged elsewhere has no time of its fit.
+        table[name] = mean_and_error([run[name] for run in good if run[name] is not None])
     return table
 
 
