@@ -73,6 +73,7 @@ CASES = {
         "ptsd",
         tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0), level_size=48, last_buffer_size=80),
     ),
+    "PTSD without models on the way": ("ptsd", tiny_ptsd(guidance=Guidance("reweighted"))),
     "PTSD without final draws": ("ptsd", tiny_ptsd(num_final_draws=0)),
     "PTSD, steps that do not divide by thin": (
         "ptsd",

@@ -181,6 +181,10 @@ CONTRADICTIONS = [
         lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50)),
         r"refinement\.num_chains = 101 .*at most buffer_size",
     ),
+    (
+        lambda: PTSDSettings(guidance=Guidance("reweighted"), refinement=Refinement(num_steps=0)),
+        r"refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
+    ),
     (lambda: PTSDSettings(level_size=1_999), r"level_size = 1999 .*refined in pairs"),
     (lambda: PTSDSettings(last_buffer_size=2_001), r"last_buffer_size = 2001 .*refined in pairs"),
     *(

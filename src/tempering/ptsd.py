@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 
-from tempering.buffer import Buffer, blank_buffer, in_units, out_of_units
+from tempering.buffer import Buffer, blank_buffer, in_units, out_of_units, reweighted
 from tempering.checkpoint import Nowhere, Progress, Store
 from tempering.diagnosis import coverage
 from tempering.diffusion import Dataset
 from tempering.diffusion.calibrate import dataset_of, largest_sigma
 from tempering.errors import BudgetError
 from tempering.exploration import Explored, explore
-from tempering.importance import corrected, keep_usable, weigh
+from tempering.importance import Weighted, corrected, keep_usable, weigh
 from tempering.kernels.step_size import rescale
 from tempering.learning import (
     Networks,
@@ -81,14 +81,20 @@ def plan(settings: PTSDSettings, dim: int) -> dict[str, int]:
     kernel = kernel_of(settings, dim)
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
     refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
-    between = settings.level_size or settings.buffer_size
-    last = settings.last_buffer_size or settings.buffer_size
+    between, last = _planned_draws(settings)
     return planned_pilot(settings, kernel) | {
         "initial_pt": initial.planned_evaluations(settings.initial, min(2, num_levels), kernel),
         "importance_weights": between * max(0, num_levels - 3) + (last if num_levels > 2 else 0),
         "refinement": refinement * max(0, num_levels - 2),
         "final_weights": settings.num_final_draws,
     }
+
+
+def _planned_draws(settings: PTSDSettings) -> tuple[int, int]:
+    """Samples of a level on the way and of the last one that are evaluated because they are new."""
+    if settings.is_reweighting:
+        return 0, 0
+    return settings.level_size or settings.buffer_size, settings.last_buffer_size or settings.buffer_size
 
 
 def fit(
@@ -141,8 +147,7 @@ def _announce(settings: PTSDSettings, prepared: Prepared, target, progress: Prog
     tell.num_levels = len(prepared.temperatures)
     kernel, budget, each = kernel_of(settings, target.dim), progress.ledger.budget, points_per_gradient(target)
     refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
-    per_level = each * ((settings.level_size or settings.buffer_size) + refinement)
-    last = each * ((settings.last_buffer_size or settings.buffer_size) + refinement)
+    per_level, last = (each * (draws + refinement) for draws in _planned_draws(settings))
     first = initial.planned_evaluations(settings.initial, 2, kernel)
     fixed = progress.ledger.points.get("pilot", 0) + each * (first + settings.num_final_draws)
     most_levels = tell.num_levels
@@ -194,7 +199,7 @@ def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run
     blank = blank_buffer(target.dim, has_reference=getattr(target, "reference", None) is not None)
     betas = betas_of(first)
     pair = progress.part(1, "buffer", Pair(blank, blank, betas, betas[0]), explored)
-    networks = new_networks(key_network, target.dim, settings.network, 1 if settings.network.is_shared else 2)
+    networks = new_networks(key_network, target.dim, settings.network, _num_networks(settings))
     run = _Run(
         target,
         settings,
@@ -211,6 +216,11 @@ def _start(key, target, settings, prepared, most_levels, progress, tell) -> _Run
     _add_next_temperature(run)
     _learn(key_learn, run)
     return run
+
+
+def _num_networks(settings: PTSDSettings) -> int:
+    """One for all levels or for the last alone, or those of the last two."""
+    return 1 if settings.network.is_shared or settings.is_reweighting else 2
 
 
 def _descend(key: Key, run: _Run) -> None:
@@ -232,6 +242,8 @@ def _learn(key: Key, run: _Run) -> None:
     """Fit the networks to what is known now; a warm start after the first time."""
     settings, level = run.settings, len(run.buffers) - 1
     is_first, is_last = level == 1, run.temperatures[-1] <= 1.0 and len(run.temperatures) == len(run.buffers)
+    if settings.is_reweighting and not is_last:
+        return
     steps = settings.training.num_finetune_steps
     steps = settings.training.num_steps if is_first or is_last or steps is None else steps
 
@@ -242,17 +254,18 @@ def _learn(key: Key, run: _Run) -> None:
             everything = data_of_all_levels(tuple(run.buffers), betas, run.sigma_max, settings, room)
             data, networks, levels = (everything,), run.networks.all, (level,)
         else:
-            data, levels = _last_two(run), (level - 1, level)
-            networks = run.networks.all if is_first else (run.networks.all[-1],) * 2
+            num = _num_networks(settings)
+            levels = tuple(range(level + 1 - num, level + 1))
+            data = _own_data(run, levels)
+            networks = run.networks.all if is_first else (run.networks.all[-1],) * num
         return learn(key, networks, data, levels, steps, settings, run.progress, run.tell)
 
     run.networks = run.progress.part(level, "model", run.networks, learned)
 
 
-def _last_two(run: _Run) -> tuple[Dataset, ...]:
-    """The data of one network a level, for the last two levels."""
+def _own_data(run: _Run, levels: tuple[int, ...]) -> tuple[Dataset, ...]:
+    """The data of one network a level."""
     settings, betas = run.settings, betas_of(tuple(run.temperatures))
-    levels = (len(run.buffers) - 2, len(run.buffers) - 1)
     size = place_size(settings)
     room = max(-(-run.buffers[k].size // size) for k in levels)
     return tuple(
@@ -273,15 +286,40 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     """Samples of the new level from a proposal, corrected by weights and refinement."""
     key_choose, key_draw, key_resample, key_refine = jax.random.split(key, 4)
     settings, progress, temperature = run.settings, run.progress, run.temperatures[level]
+    before = dict(progress.ledger.points)
+    betas = betas_of((run.temperatures[level - 1], temperature))
+    record = LevelRecord(level, temperature)
+    if settings.is_reweighting:
+        weighted = _taken_over(run, betas, record)
+    else:
+        weighted = _drawn(key_choose, key_draw, run, betas, record)
+    levels = settings.resampling.levels
+    if levels == "none" or (temperature <= 1.0 and levels == "but_last"):
+        cold = keep_usable(key_resample, weighted)
+    else:
+        cold, record.truncated_ess_fraction = corrected(key_resample, weighted, settings.resampling)
+    progress.levels[level] = record
+
+    kernel = kernel_of(settings, cold.position.shape[1])
+    previous = run.step_size[1], 1 / betas[0]
+    step_size = jax.vmap(lambda temperature: rescale(previous[0], temperature, previous[1], kernel.scale_power))
+    pair = Pair(run.buffers[-1], cold, step_size(1 / betas), run.sigma_max)
+    if settings.refinement.num_steps > 0:
+        pair = _refined(key_refine, run, betas, level, pair)
+    points = progress.ledger.points
+    record.evaluations = {stage: n - before.get(stage, 0) for stage, n in points.items() if n > before.get(stage, 0)}
+    return pair
+
+
+def _drawn(key: Key, key_draw: Key, run: _Run, betas: Array, record: LevelRecord) -> Weighted:
+    """New samples from the proposal that promises most, with their weights; what they say goes into the record."""
+    settings, progress, temperature, level = run.settings, run.progress, record.temperature, record.level
     is_last = temperature <= 1.0
     num = _num_draws(run, is_last)
-    before = dict(progress.ledger.points)
-
     history = run.history()
-    betas = betas_of((run.temperatures[level - 1], temperature))
     beta = betas[1]
     run.tell("choosing a proposal", level, 0, 1, temperature=temperature)
-    name, model, promises = choose(key_choose, history, settings)
+    name, model, promises = choose(key, history, settings)
     is_even = settings.sampling.is_quasi_random
     x, log_q = model.draw(
         key_draw,
@@ -292,7 +330,7 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
         on_chunk=lambda done: run.tell("guided sampling", level, done, num, temperature=temperature),
     )
     weighted = weigh(run.target, x, log_q, beta, ledger=progress.ledger, stage="importance_weights")
-    record = LevelRecord(level, temperature, ess_fraction=weighted.ess_fraction, num_nonfinite=weighted.num_nonfinite)
+    record.ess_fraction, record.num_nonfinite = weighted.ess_fraction, weighted.num_nonfinite
     record.proposal, record.predicted_ess_fraction = name, promises.get(name)
     # Only at T = 1 does anybody rely on it.
     log_z = checked_log_z(key_draw, model, settings.sampling, weighted, is_quasi_random=is_even) if is_last else None
@@ -300,25 +338,19 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     record.pareto_k, record.num_draws = finite_or_none(weighted.pareto_k), num
     above = ((history.buffers[-1], betas[0]),)
     log_prob = lambda key, x: model.log_prob(key, x, settings.sampling)  # noqa: E731
-    seen = coverage(jax.random.fold_in(key_choose, 1), log_prob, above, weighted.log_weights, beta)
+    seen = coverage(jax.random.fold_in(key, 1), log_prob, above, weighted.log_weights, beta)
     record.hidden_share, record.hidden_error = seen.get("hidden_share"), seen.get("hidden_error")
     record.num_hidden = seen.get("num_hidden")
-    levels = settings.resampling.levels
-    if levels == "none" or (is_last and levels == "but_last"):
-        cold = keep_usable(key_resample, weighted)
-    else:
-        cold, record.truncated_ess_fraction = corrected(key_resample, weighted, settings.resampling)
-    progress.levels[level] = record
+    return weighted
 
-    kernel = kernel_of(settings, x.shape[1])
-    previous = run.step_size[1], 1 / betas[0]
-    step_size = jax.vmap(lambda temperature: rescale(previous[0], temperature, previous[1], kernel.scale_power))
-    pair = Pair(run.buffers[-1], cold, step_size(1 / betas), run.sigma_max)
-    if settings.refinement.num_steps > 0:
-        pair = _refined(key_refine, run, betas, level, pair)
-    points = progress.ledger.points
-    record.evaluations = {stage: n - before.get(stage, 0) for stage, n in points.items() if n > before.get(stage, 0)}
-    return pair
+
+def _taken_over(run: _Run, betas: Array, record: LevelRecord) -> Weighted:
+    """The samples of the level before, weighted for this one by log densities that are paid for."""
+    there = reweighted(run.buffers[-1], betas[0], betas[1])
+    weighted = Weighted(there.states(), there.log_weight, num_nonfinite=0)
+    record.proposal, record.ess_fraction = "reweighted", weighted.ess_fraction
+    record.pareto_k = finite_or_none(weighted.pareto_k)
+    return weighted
 
 
 def _num_draws(run: _Run, is_last: bool) -> int:

@@ -79,6 +79,11 @@ class PTSDSettings(MethodSettings):
     resampling: Resampling = field(default_factory=Resampling)
     refinement: Refinement = field(default_factory=Refinement)
 
+    @property
+    def is_reweighting(self) -> bool:
+        """Whether levels come from the buffer before, and from no model."""
+        return self.guidance.kind == "reweighted"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_number("initial_share", self.initial_share, lambda share: 0 < share < 1, "a number between 0 and 1")
@@ -94,6 +99,12 @@ class PTSDSettings(MethodSettings):
             "network.is_shared",
             self.network.is_shared,
             "True for guidance that asks the network for a temperature (conditioned, autodiff, is_anticipating)",
+        )
+        require(
+            self.refinement.num_steps > 0 or not self.is_reweighting,
+            "refinement.num_steps",
+            self.refinement.num_steps,
+            "at least 1 with guidance.kind = 'reweighted', which repeats samples of the level before",
         )
         if self.refinement.num_chains is not None:
             fits = self.refinement.num_chains <= self.buffer_size
