@@ -134,7 +134,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
     elif config["method"] == "ptsd":
         ladder = config["settings"]["ladder"]
         levels = ladder["num_levels"] or len(ladder["temperatures"])
-        assert content["planned"]["importance_weights"] == num * (levels - 2)
+        drawn = 0 if settings["guidance"]["kind"] == "reweighted" else num
+        assert content["planned"]["importance_weights"] == drawn * (levels - 2)
         assert ("pilot" in content["planned"]) == (config["settings"]["pilot"]["ceiling"] is not None)
 
 

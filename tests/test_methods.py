@@ -93,6 +93,7 @@ SLOW = (
     "PTSD with one network",
     "PTSD with one network, a subset joins the weighted",
     "PTSD, levels of unlike size",
+    "PTSD without models on the way",
 )
 """Of `test_adaptive_runs` and of the other cases each has most."""
 by_case = pytest.mark.parametrize(

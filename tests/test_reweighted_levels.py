@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from support.random_checks import must_fail
-from support.tiny import tiny_ptsd
+from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
 from tempering.checkpoint import Nowhere
 from tempering.ledger import Ledger
-from tempering.ptsd import fit
+from tempering.ptsd import fit, plan
 from tempering.settings import Exploration, Guidance, Initial, Ladder, Refinement, Resampling
 from tempering.targets import Gaussian
 
@@ -28,7 +28,7 @@ class Kept(Nowhere):
 
 
 def run_of(**changes):
-    """Parts, records and ledger of a run over four levels of a Gaussian with unlike scales."""
+    """Parts, records, ledger and plan of a run over four levels of a Gaussian with unlike scales."""
     settings = tiny_ptsd(
         buffer_size=SIZE,
         num_final_draws=0,
@@ -42,13 +42,18 @@ def run_of(**changes):
     store, ledger = Kept(), Ledger()
     target = Gaussian(np.zeros(3), np.diag(SCALES**2))
     sampler = fit(target, jax.random.key(3), settings, store=store, ledger=ledger)
-    return store.parts, sampler.levels, ledger
+    return store.parts, sampler.levels, ledger, plan(settings, 3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_users_run_it():
+    with quick_compilation(), unchecked():
+        yield
 
 
 @pytest.fixture(scope="module")
 def found():
-    with unchecked():
-        return run_of()
+    return run_of()
 
 
 def check_spread(parts):
@@ -62,15 +67,15 @@ def test_levels_are_right(found):
 
 
 def test_without_weights_they_would_not_be():
-    with unchecked():
-        parts, _, _ = run_of(resampling=Resampling(levels="none"))
+    parts, *_ = run_of(resampling=Resampling(levels="none"))
     must_fail(check_spread, parts)
 
 
 def test_one_model_is_fitted_and_nothing_new_is_weighed(found):
-    parts, levels, ledger = found
+    parts, levels, ledger, planned = found
     assert {name for name in parts if name[1] == "model"} == {(3, "model")}
     assert [record.training_steps is not None for record in levels] == [False, False, False, True]
     assert [record.proposal for record in levels] == [None, None, "reweighted", "reweighted"]
     assert all(0.3 < record.ess_fraction < 0.95 for record in levels[2:])
+    assert ledger.points == {stage: num for stage, num in planned.items() if num}
     assert set(ledger.points) == {"initial_pt", "refinement"}
