@@ -1,16 +1,16 @@
 """The figure of `curves.py`: evaluations against error, a panel a target and metric, floors in grey."""
 
 COLOURS = {
-    "ptsd": "#c8102e",
-    "ptsd-weighted": "#f2788a",
+    "ptsd": "#f2788a",
+    "ours": "#c8102e",
     "ptsd-paper": "#e08a1e",
     "pt-dm": "#7b4fa3",
     "pt": "#1f77b4",
     "smc": "#2a9d5c",
 }
 NAMES = {
-    "ptsd": "PTSD, ours",
-    "ptsd-weighted": "weighted",
+    "ptsd": "unweighted",
+    "ours": "PTSD, ours",
     "ptsd-paper": "PTSD, paper",
     "pt-dm": "PT+DM",
     "pt": "PT alone",
@@ -58,7 +58,7 @@ def _panel(axes, rows: list[dict], metric: str, title: str, floor: float) -> Non
         x, y = [row["evaluations"] for row in mine], [row[metric]["mean"] for row in mine]
         # A bar down to zero has no place on a logarithmic axis.
         error = [min(row[metric]["error"] or 0.0, 0.9 * row[metric]["mean"]) for row in mine]
-        width = 2.4 if method == "ptsd" else 1.5
+        width = 2.4 if method == "ours" else 1.5
         axes.errorbar(x, y, error, color=colour, linewidth=width, elinewidth=0.9, marker="o", markersize=3.5)
         ends.append((x[-1], y[-1], NAMES[method], colour))
     axes.axhline(floor, color="#8a8a8a", linewidth=1.2)

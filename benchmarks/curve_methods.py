@@ -15,14 +15,15 @@ BUDGETS = {
     "mw32": (50_000, 100_000, 200_000, 300_000, 1_000_000, 3_000_000),
 }
 METHODS = {
-    "ptsd": "PTSD, ours: draws",
-    "ptsd-weighted": "PTSD, ours: weighted draws",
+    "ours": "PTSD, ours: the budget split by `tp.split_budget`",
+    "ptsd": "PTSD, ours: unweighted draws at every budget",
+    "ptsd-weighted": "PTSD, ours: weighted draws at every budget",
     "ptsd-paper": "PTSD, paper's settings",
     "pt-dm": "PT+DM",
     "pt": "PT alone",
     "smc": "SMC (BlackJAX)",
 }
-PRESETS = {"ptsd": "{}", "ptsd-weighted": "{}", "ptsd-paper": "{}-paper", "pt-dm": "{}-pt-dm"}
+PRESETS = {"ours": "{}", "ptsd": "{}", "ptsd-weighted": "{}", "ptsd-paper": "{}-paper", "pt-dm": "{}-pt-dm"}
 MOST_WEIGHTED = 20_000
 """Of `ptsd-weighted`: a quarter of the budget, and at most so much of it, goes into weighted draws after the fit."""
 MIN_CHAINS = 20
@@ -92,6 +93,7 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
 
     target, key = TARGETS[name].make(), jax.random.key(seed)
     if method in PRESETS:
+        from tempering import split_budget
         from tempering.experiments.compilation import enable_compilation_cache
         from tempering.experiments.methods import METHODS as FITS
         from tempering.experiments.presets import preset
@@ -101,6 +103,8 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
         config = preset(PRESETS[method].format(name))
         num_weighted = min(budget // 4, MOST_WEIGHTED) if method == "ptsd-weighted" else 0
         fitting = budget - num_weighted
+        if method == "ours":
+            fitting, num_weighted = split_budget(budget, target.dim)
         config = longest(config, name, fitting) if method == "pt-dm" else scaled(config, fitting)
         sampler = FITS[config.method].fit(target, key, config.settings, ledger=Ledger(fitting))
         log_z = None if sampler.log_z is None else float(sampler.log_z)

@@ -8,9 +8,10 @@ joined: `--merge a.json b.json` takes what those files hold before anything is m
 nothing. What a point is judged by, the same for all methods:
 
 - 10,000 points against 10,000 exact samples. Of more points, 10,000 at random. Fewer, or weighted ones, are resampled
-  systematically: every point comes as often as its weight says, rounded up or down. PTSD and PT+DM draw 10,000 from the
-  trained model, unweighted and at no further evaluation; "weighted draws" spends a quarter of the budget on draws of a
-  model fitted with the rest, and weighs them.
+  systematically: every point comes as often as its weight says, rounded up or down. PT+DM and the paper's PTSD draw
+  10,000 from the trained model, unweighted and at no further evaluation. Ours splits the budget as `tp.split_budget`
+  says: weighted draws of a model fitted with the rest, or plain ones where the budget is small. `ptsd` and
+  `ptsd-weighted` are what either gives at every budget.
 - energy TVD with 200 bins; total variation of mode weights (MoG-40) or the largest error of a well's weight (MW-32);
   for MoG-40 W1, exact transport between the first 2,000 of both sets.
 - the floor of each: exact samples in place of the method's, mean over the reference sets of the first five seeds.

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import tempering as tp
 from support.random_checks import must_fail
 from support.unchecked import unchecked
 from tempering.automatic import default_budget, default_settings, pilot_settings, sized
 from tempering.diffusion.divergence import step_with_log_det
 from tempering.diffusion.networks import make_network
-from tempering.errors import BudgetError
+from tempering.errors import BudgetError, SettingsError
 from tempering.experiments.methods import METHODS, check_sizes
 from tempering.geometry import Centred
 from tempering.kernels import HMC, MALA
@@ -184,3 +185,21 @@ def test_densities_of_particles_take_the_memory_that_is_allowed():
     compiled = jax.jit(jax.vmap(density, (None, 0))).lower(arrays, jnp.zeros((num_draws, geometry.dim))).compile()
     all_at_once = compiled.memory_analysis().temp_size_in_bytes / num_draws * chunk_of(num_particles)
     assert 0.5e9 < all_at_once < 4e9
+
+
+@pytest.mark.parametrize("budget", [1, 17_499, 17_500, 20_000, 80_000, 1_000_000])
+def test_a_split_budget_pays_for_both(budget):
+    fitting, weighing = tp.split_budget(budget, 2)
+    assert fitting + weighing == budget
+    assert weighing == (0 if budget < 17_500 else min(20_000, budget // 4))
+
+
+def test_more_dimensions_leave_weights_for_later():
+    assert tp.split_budget(50_000, 2)[1] > 0
+    assert tp.split_budget(50_000, 32)[1] == 0
+
+
+@pytest.mark.parametrize(("budget", "dim"), [(0, 2), (-5, 2), (1000, 0), (2.5, 2), (True, 2)])
+def test_a_budget_that_cannot_be_split_is_refused(budget, dim):
+    with pytest.raises(SettingsError):
+        tp.split_budget(budget, dim)

@@ -8,6 +8,7 @@ xla_guard.quiet_command_line()
 from tempering.adapters import from_callable, from_torch
 from tempering.adapters.numpyro import from_numpyro
 from tempering.api import fit, load
+from tempering.automatic import split_budget
 from tempering.charts import above, below, interval, ordered, positive, real, simplex
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
 from tempering.ledger import Ledger
@@ -47,4 +48,5 @@ __all__ = [
     "positive",
     "real",
     "simplex",
+    "split_budget",
 ]

@@ -25,8 +25,9 @@ from tempering.settings import (
     Sampling,
     Training,
 )
+from tempering.settings.checks import require_count
 
-__all__ = ["LARGEST_EXACT", "default_budget", "default_settings", "pilot_settings", "sized"]
+__all__ = ["LARGEST_EXACT", "default_budget", "default_settings", "pilot_settings", "sized", "split_budget"]
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
@@ -34,6 +35,7 @@ _PILOT_SHARE, _USUAL_ROUNDS = 0.15, 6
 _LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
 _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
 _LAST_SHARE = 3.0 / 7.0
+_WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
 _LEAST_SAMPLES = 500
 LARGEST_EXACT = 64
 """Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
@@ -47,6 +49,27 @@ _BOND = 0.1
 def default_budget(dim: int) -> int:
     """Evaluations a fit may spend when the user names none."""
     return 50_000 + 10_000 * dim
+
+
+def split_budget(budget: int, dim: int) -> tuple[int, int]:
+    """Evaluations for fitting and for weighted draws afterwards, where one budget has to pay for both.
+
+    A quarter goes into weights, at most 20,000. Below a quarter of the default budget a fit needs everything, and its
+    plain draws are the answer: weights of a poor model are worth little.
+
+        fitting, weighing = tp.split_budget(50_000, dim=2)
+        sampler = tp.fit(log_density, dim=2, budget=fitting)
+        draws, log_weights = sampler.sample_weighted(weighing)
+
+    Raises:
+        SettingsError: for a budget or a dimension below 1.
+    """
+    require_count("budget", budget)
+    require_count("dim", dim)
+    if budget < _LEAST_TO_WEIGH * default_budget(dim):
+        return budget, 0
+    weighing = min(_MOST_WEIGHED, int(_WEIGHING_SHARE * budget))
+    return budget - weighing, weighing
 
 
 def default_settings(
