@@ -12,6 +12,7 @@ import math
 import statistics
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,8 +39,10 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     place = folder / f"{name}-{seed}"
     place.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", ONE, name, str(seed), str(place / "run"), *changes]
+    begun = time.perf_counter()
     with open(place / "log.txt", "a") as log:
         code = subprocess.run(command, stdout=log, stderr=log, check=False).returncode
+    seconds = time.perf_counter() - begun
     result_file = place / "run" / "result.json"
     if code != 0 or not result_file.exists():
         tail = (place / "log.txt").read_text(errors="replace").strip().splitlines()[-1:]
@@ -48,6 +51,7 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     keep = ("seed", "evaluations", "ess_fraction", "log_z", "log_z_error", "log_z_exact")
     keep += ("fit_seconds", "wall_seconds", "device")
     short = {key: result[key] for key in keep} | {"pareto_k": result.get("pareto_k")}  # older folders have none
+    short["process_seconds"] = round(seconds, 2)  # from the start of Python to its end
     short["ledger"] = result["ledger"]["points"]
     short["levels"] = [
         {key: level[key] for key in ("temperature", "ess_fraction", "acceptance")} for level in result["levels"]
@@ -69,7 +73,7 @@ def summarise(runs: list[dict]) -> dict:
             "floor": statistics.fmean(floors) if floors else None,
             "num_without_value": len(runs) - len(values),
         }
-    for name in ("evaluations", "fit_seconds", "wall_seconds"):
+    for name in ("evaluations", "fit_seconds", "wall_seconds", "process_seconds"):
         # A run that was judged elsewhere has no time of its fit.
         table[name] = mean_and_error([run[name] for run in good if run[name] is not None])
     return table
