@@ -46,6 +46,8 @@ from tempering.targets.units import chosen_units
 NOISE = Noise(is_isotropic=True, prior="isotropic")
 TEMPERATURES = tuple(float(t) for t in np.geomspace(5.0, 1.0, 8))
 SIGMAS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)  # nm
+CHUNK = 100
+"""Draws at a time: an exact Jacobian of a network on all pairs takes 16 MB."""
 NUM_CHAINS, BURN_IN, THIN, NUM_LEAPFROG = 40, 300, 4, 16
 
 
@@ -143,7 +145,7 @@ def judged(denoiser: Denoiser, both: Inner, buffer: Buffer, held_out: Buffer, si
     """Draws and their weights."""
     beta = jnp.ones(())
     model = DiffusionModel(denoiser, prior_of(NOISE, buffer, sigma_max), noise_levels(NOISE, buffer, beta, sigma_max))
-    sampling = Sampling(num_steps=options.solver_steps, divergence="exact", chunk_size=min(500, options.draws))
+    sampling = Sampling(num_steps=options.solver_steps, divergence="exact", chunk_size=min(CHUNK, options.draws))
     draws, log_q = model.draw(jax.random.key(7), options.draws, sampling, with_density=True)
     values, _ = evaluate_many(both, draws)
     positions = jax.jit(jax.vmap(both.chart.embed))(draws)
