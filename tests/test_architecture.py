@@ -54,6 +54,7 @@ ROOMS = (
     "proposals",
     "path_resampling",
     "refinement",
+    "planning",
     "diagnosis",
     "metrics",
     "progress",

@@ -23,6 +23,7 @@ BETAS = jnp.array([0.4, 1.0])
 STEP_SIZE = jnp.array([0.8, 0.3])
 SIZE = 3000
 EVERY = Refinement(num_steps=10, adapt_fraction=0.5)
+SEVERAL = Refinement(num_steps=11, num_states=3, adapt_fraction=0.1)
 SUBSET = Refinement(num_steps=7, num_chains=1000, thin=3, adapt_fraction=0.0)
 
 
@@ -126,6 +127,19 @@ def test_every_sample_is_refined(after):
     for buffer in (hot, cold):
         assert buffer.size == SIZE
         assert set(np.asarray(buffer.origin)) == {ORIGINS.index("refined")}
+
+
+def test_several_states_of_every_chain_are_kept(exact):
+    """Eleven steps, one of them adapting: states after the fifth, eighth and eleventh step."""
+    assert (SEVERAL.num_adapting, SEVERAL.interval, SEVERAL.num_made) == (1, 3, 11)
+    hot, cold, *_ = refined(*exact, SEVERAL)
+    assert hot.size == cold.size == 3 * SIZE
+    check_rows(cold)
+    states = [(hot.take(rows), cold.take(rows)) for rows in jnp.arange(3 * SIZE).reshape(3, SIZE)]
+    for pair in states:
+        check_levels(*pair)
+    assert np.mean(np.any(states[0][1].position != states[1][1].position, axis=1)) > 0.9
+    must_fail(check_levels, cold, hot)
 
 
 @pytest.mark.slow
@@ -250,9 +264,10 @@ def counted():
     [
         (EVERY, MALA()),
         (Refinement(num_steps=3, adapt_fraction=0.0), MALA()),
+        (SEVERAL, MALA()),
         (Refinement(num_steps=11, num_chains=50, thin=5, adapt_fraction=0.0), HMC(num_leapfrog=3)),
     ],
-    ids=["every sample", "no adaptation", "subset"],
+    ids=["every sample", "no adaptation", "several states", "subset"],
 )
 def test_the_plan_is_the_ledger_is_the_count(counted, refinement, kernel):
     target, counter, hot, cold = counted

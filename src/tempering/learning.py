@@ -70,6 +70,7 @@ def num_places(settings: PTSDSettings, most_levels: int) -> int:
     """Places that the buffers of a run of up to `most_levels` levels take, whenever it ends."""
     size, between = place_size(settings), settings.level_size or settings.buffer_size
     planned, planned_last = settings.ladder.num_levels or most_levels, settings.last_buffer_size or settings.buffer_size
+    planned_last *= settings.refinement_at(1.0).num_states
 
     def needed(num_levels: int) -> int:
         # A ladder that ends sooner than planned leaves the evaluations of its missing levels to the last one.

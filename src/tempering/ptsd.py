@@ -29,11 +29,11 @@ from tempering.learning import (
     place_size,
 )
 from tempering.ledger import Ledger
-from tempering.parallel_tempering import betas_of, initial, next_temperature, temperatures_of
-from tempering.preparation import Prepared, Teller, kernel_of, planned_pilot, prepare
+from tempering.parallel_tempering import betas_of, initial, next_temperature
+from tempering.planning import plan, planned_draws, planned_refinements
+from tempering.preparation import Prepared, Teller, kernel_of, prepare
 from tempering.proposals import History, choose
 from tempering.records import LevelRecord, finite_or_none
-from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.refinement import refine
 from tempering.sampler import Sampler
 from tempering.settings import PTSDSettings
@@ -74,27 +74,6 @@ class _Run:
 
     def history(self) -> History:
         return History(tuple(self.buffers), betas_of(tuple(self.temperatures)), self.networks.all, self.sigma_max)
-
-
-def plan(settings: PTSDSettings, dim: int) -> dict[str, int]:
-    """The evaluations a run will make, by stage: exactly for a given or evenly spaced ladder, about for an adaptive."""
-    kernel = kernel_of(settings, dim)
-    num_levels = len(temperatures_of(settings.ladder, dim=dim))
-    refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
-    between, last = _planned_draws(settings)
-    return planned_pilot(settings, kernel) | {
-        "initial_pt": initial.planned_evaluations(settings.initial, min(2, num_levels), kernel),
-        "importance_weights": between * max(0, num_levels - 3) + (last if num_levels > 2 else 0),
-        "refinement": refinement * max(0, num_levels - 2),
-        "final_weights": settings.num_final_draws,
-    }
-
-
-def _planned_draws(settings: PTSDSettings) -> tuple[int, int]:
-    """Samples of a level on the way and of the last one that are evaluated because they are new."""
-    if settings.is_reweighting:
-        return 0, 0
-    return settings.level_size or settings.buffer_size, settings.last_buffer_size or settings.buffer_size
 
 
 def fit(
@@ -146,8 +125,8 @@ def _announce(settings: PTSDSettings, prepared: Prepared, target, progress: Prog
     """Settle what the run will cost, and refuse it if the budget is smaller; the most levels it may have."""
     tell.num_levels = len(prepared.temperatures)
     kernel, budget, each = kernel_of(settings, target.dim), progress.ledger.budget, points_per_gradient(target)
-    refinement = refinement_evaluations(settings.refinement, settings.buffer_size, kernel)
-    per_level, last = (each * (draws + refinement) for draws in _planned_draws(settings))
+    draws, refined = planned_draws(settings), planned_refinements(settings, kernel)
+    per_level, last = (each * (drawn + moved) for drawn, moved in zip(draws, refined, strict=True))
     first = initial.planned_evaluations(settings.initial, 2, kernel)
     fixed = progress.ledger.points.get("pilot", 0) + each * (first + settings.num_final_draws)
     most_levels = tell.num_levels
@@ -304,7 +283,7 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     previous = run.step_size[1], 1 / betas[0]
     step_size = jax.vmap(lambda temperature: rescale(previous[0], temperature, previous[1], kernel.scale_power))
     pair = Pair(run.buffers[-1], cold, step_size(1 / betas), run.sigma_max)
-    if settings.refinement.num_steps > 0:
+    if settings.refinement_at(temperature).num_steps > 0:
         pair = _refined(key_refine, run, betas, level, pair)
     points = progress.ledger.points
     record.evaluations = {stage: n - before.get(stage, 0) for stage, n in points.items() if n > before.get(stage, 0)}
@@ -358,7 +337,7 @@ def _num_draws(run: _Run, is_last: bool) -> int:
     settings, ledger = run.settings, run.progress.ledger
     if not is_last:
         return settings.level_size or settings.buffer_size
-    if settings.is_sized_by_budget and ledger.budget is not None and settings.refinement.num_steps == 0:
+    if settings.is_sized_by_budget and ledger.budget is not None and settings.refinement_at(1.0).num_steps == 0:
         return (ledger.budget - ledger.total) // points_per_gradient(run.target) - settings.num_final_draws
     return settings.last_buffer_size or settings.buffer_size
 
@@ -366,7 +345,7 @@ def _num_draws(run: _Run, is_last: bool) -> int:
 def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
     """Local PT between the previous and the new level."""
     settings, record = run.settings, run.progress.levels[level]
-    kernel = kernel_of(settings, pair.cold.position.shape[1])
+    kernel, refinement = kernel_of(settings, pair.cold.position.shape[1]), settings.refinement_at(record.temperature)
     units = run.prepared.units
     hot, cold, step_size, tally = refine(
         key,
@@ -376,7 +355,7 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
         in_units(pair.cold, units),
         betas,
         pair.step_size,
-        settings.refinement,
+        refinement,
         swap_interval=settings.exploration.swap_interval,
         swap_scheme=settings.exploration.swap_scheme,
         target_acceptance=settings.exploration.target_acceptance or kernel.optimal_acceptance,
@@ -386,7 +365,7 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
             "refinement",
             level,
             done,
-            settings.refinement.num_steps,
+            refinement.num_steps,
             temperature=record.temperature,
             ess_fraction=record.ess_fraction,
             acceptance=float(state.tally.acceptance_rate[1]),

@@ -1,8 +1,9 @@
 """A short parallel tempering over pairs of buffers, from particles whose densities are already known.
 
 Consumes the buffers of the previous and the new level, weighted or not; produces both, refined. Either a chain from
-every sample, whose last states replace the buffers; or a subset of chains, whose thinned states join them, where the
-samples that were there keep their weights. Adaptation of step sizes ends before the first state that is kept.
+every sample, whose last states, or several of each, replace the buffers; or a subset of chains, whose thinned states
+join them, where the samples that were there keep their weights. Adaptation of step sizes ends before the first state
+that is kept.
 """
 
 from collections.abc import Callable
@@ -26,18 +27,7 @@ __all__ = ["join", "planned_evaluations", "refine"]
 def planned_evaluations(refinement: Refinement, buffer_size: int, kernel: Kernel) -> int:
     """What one refinement costs: two levels of every refined pair, no evaluation to start."""
     chains = buffer_size if refinement.num_chains is None else refinement.num_chains
-    if refinement.num_steps == 0:
-        return 0
-    kept = refinement.num_adapting + _num_draws(refinement) * _thin(refinement)
-    return 2 * chains * kept * kernel.evaluations_per_step
-
-
-def _num_draws(refinement: Refinement) -> int:
-    return 1 if refinement.num_chains is None else refinement.num_kept
-
-
-def _thin(refinement: Refinement) -> int:
-    return refinement.num_steps - refinement.num_adapting if refinement.num_chains is None else refinement.thin
+    return 2 * chains * refinement.num_made * kernel.evaluations_per_step
 
 
 @eqx.filter_jit
@@ -110,9 +100,9 @@ def refine(
         state,
         betas,
         rules,
-        burn_in=refinement.num_adapting,
-        num_draws=_num_draws(refinement),
-        thin=_thin(refinement),
+        burn_in=refinement.num_made - refinement.num_kept * refinement.interval,
+        num_draws=refinement.num_kept,
+        thin=refinement.interval,
         ledger=ledger,
         stage="refinement",
         on_block=on_block,

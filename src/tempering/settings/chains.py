@@ -181,23 +181,32 @@ class Refinement:
         num_steps: kernel steps; 0 switches refinement off.
         num_chains: None refines every sample and keeps the last states; a number refines that many and joins their
             thinned states to the buffer, where the other samples keep their weights.
+        num_states: of every chain that are kept where every sample is refined: the last one, and others evenly before
+            it. More samples at no evaluation, not quite independent.
         thin: steps between joined states, with num_chains.
         adapt_fraction: share of the steps, at the start, during which step sizes still adapt.
     """
 
     num_steps: int = 5
     num_chains: int | None = None
+    num_states: int = 1
     thin: int = 10
     adapt_fraction: float = 0.5
 
     def __post_init__(self) -> None:
         require_count("refinement.num_steps", self.num_steps, 0)
+        require_count("refinement.num_states", self.num_states)
         require_count("refinement.thin", self.thin)
         require_number("refinement.adapt_fraction", self.adapt_fraction, lambda share: 0 <= share < 1, "in [0, 1)")
         if self.num_chains is not None:
             require_count("refinement.num_chains", self.num_chains)
             enough = self.num_steps == 0 or self.num_kept >= 1
             require(enough, "refinement.thin", self.thin, "small enough that a frozen state is kept")
+            require(self.num_states == 1, "refinement.num_states", self.num_states, "1 with num_chains; use thin there")
+        elif self.num_steps > 0:
+            frozen = self.num_steps - self.num_adapting
+            allowed = f"at most the {frozen} steps after adaptation (num_steps, adapt_fraction)"
+            require(self.num_states <= frozen, "refinement.num_states", self.num_states, allowed)
 
     @property
     def num_adapting(self) -> int:
@@ -206,5 +215,17 @@ class Refinement:
 
     @property
     def num_kept(self) -> int:
-        """States of every refined chain that join the buffer."""
-        return (self.num_steps - self.num_adapting) // self.thin
+        """States of every refined chain that are kept."""
+        return self.num_states if self.num_chains is None else (self.num_steps - self.num_adapting) // self.thin
+
+    @property
+    def interval(self) -> int:
+        """Steps between states that are kept."""
+        return (self.num_steps - self.num_adapting) // self.num_states if self.num_chains is None else self.thin
+
+    @property
+    def num_made(self) -> int:
+        """Steps that are made: no more than the last state needs that is kept."""
+        if self.num_steps == 0:
+            return 0
+        return self.num_steps if self.num_chains is None else self.num_adapting + self.num_kept * self.interval

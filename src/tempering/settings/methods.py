@@ -70,6 +70,7 @@ class PTSDSettings(MethodSettings):
         last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
         initial_share: of what the pilot leaves of a budget, for the initial PT, where the budget sets the sizes. A
             ladder of two levels has nothing else to spend it on.
+        last_refinement: of the level at T = 1, which the final model learns; None means as `refinement` says.
     """
 
     level_size: int | None = None
@@ -78,6 +79,11 @@ class PTSDSettings(MethodSettings):
     guidance: Guidance = field(default_factory=Guidance)
     resampling: Resampling = field(default_factory=Resampling)
     refinement: Refinement = field(default_factory=Refinement)
+    last_refinement: Refinement | None = None
+
+    def refinement_at(self, temperature: float) -> Refinement:
+        """That of the level at `temperature`."""
+        return self.last_refinement if self.last_refinement and temperature <= 1.0 else self.refinement
 
     @property
     def is_reweighting(self) -> bool:
@@ -87,11 +93,14 @@ class PTSDSettings(MethodSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_number("initial_share", self.initial_share, lambda share: 0 < share < 1, "a number between 0 and 1")
+        if self.last_refinement is not None:
+            require_kind("last_refinement", self.last_refinement, Refinement)
+        refinements = (self.refinement, self.refinement_at(1.0))
         for name in ("level_size", "last_buffer_size"):
             size = getattr(self, name)
             if size is not None:
                 require_count(name, size, 20)
-                is_even = self.refinement.num_steps == 0 or size == self.buffer_size
+                is_even = all(one.num_steps == 0 for one in refinements) or size == self.buffer_size
                 require(is_even, name, size, "None or buffer_size where samples are refined in pairs of levels")
         needs_sharing = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.is_anticipating
         require(
@@ -100,12 +109,18 @@ class PTSDSettings(MethodSettings):
             self.network.is_shared,
             "True for guidance that asks the network for a temperature (conditioned, autodiff, is_anticipating)",
         )
+        for name, one in zip(("refinement", "last_refinement"), refinements, strict=True):
+            require(
+                one.num_steps > 0 or not self.is_reweighting,
+                f"{name}.num_steps",
+                one.num_steps,
+                "at least 1 with guidance.kind = 'reweighted', which repeats samples of the level before",
+            )
+            if one.num_chains is not None:
+                require(one.num_chains <= self.buffer_size, f"{name}.num_chains", one.num_chains, "at most buffer_size")
         require(
-            self.refinement.num_steps > 0 or not self.is_reweighting,
-            "refinement.num_steps",
-            self.refinement.num_steps,
-            "at least 1 with guidance.kind = 'reweighted', which repeats samples of the level before",
+            self.refinement.num_states == 1,
+            "refinement.num_states",
+            self.refinement.num_states,
+            "1 but in `last_refinement`: levels on the way have as many samples as chains",
         )
-        if self.refinement.num_chains is not None:
-            fits = self.refinement.num_chains <= self.buffer_size
-            require(fits, "refinement.num_chains", self.refinement.num_chains, "at most buffer_size")
