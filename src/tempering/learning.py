@@ -255,7 +255,7 @@ def checked_log_z(
         return weighted.log_z
     first = min(num, _NUM_CHECKED)
     exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))
-    _, log_q = model.draw(key, num, exactly, with_density=True, is_quasi_random=is_quasi_random, num_first=first)
+    _, log_q = model.draw(key, num, exactly, with_density=True, is_quasi_random=is_quasi_random, rows=jnp.arange(first))
     # beta is 1 here, so that log w = log density - log q.
     log_weights = weighted.log_weights[:first]
     exact = weighted.states.log_density[:first] - log_q

@@ -7,7 +7,7 @@ import pytest
 
 from support.random_checks import assert_mean, must_fail
 from tempering.metrics import MetricError
-from tempering.metrics.populations import Population, population, rare_mode
+from tempering.metrics.populations import Population, population, population_of_two_stages, rare_mode
 
 NUM_REPEATS = 400
 
@@ -121,3 +121,52 @@ def test_chains_that_never_move_are_counted_as_chains():
 def test_refusals(call, words):
     with pytest.raises(MetricError, match=words):
         call()
+
+
+def _two_stages(rng, num: int, num_outside: int, share: float, ratio: float) -> Population:
+    """Draws of a model that has `share` of a mode whose weights are `ratio` times as large, all of them scattered."""
+    inside = rng.random(num) < share
+    logs = 0.8 * rng.normal(size=num) + np.where(inside, math.log(ratio), 0.0) + 700.0
+    return population_of_two_stages(inside, logs[inside], logs[~inside][:num_outside])
+
+
+def test_two_stages_find_the_population_with_the_right_error():
+    rng, share, ratio = np.random.default_rng(3), 0.01, 2.5
+    truth = ratio * share / (ratio * share + 1.0 - share)
+    found = [_two_stages(rng, 20_000, 300, share, ratio) for _ in range(NUM_REPEATS)]
+    assert_mean(np.array([each.share for each in found]), truth)
+    assert_mean(_scores(found, truth), 1.0)
+    # The saboteurs: the plain share, and weights of those inside alone.
+    must_fail(assert_mean, np.array([each.num_inside / each.num_samples for each in found]), truth)
+
+
+def test_two_stages_agree_with_one_where_all_are_weighed():
+    rng = np.random.default_rng(4)
+    inside = np.arange(5_000) < 400
+    logs = 0.5 * rng.normal(size=5_000)
+    found = population_of_two_stages(inside, logs[inside], logs[~inside])
+    whole = population(inside, log_weights=logs)
+    assert found.share == pytest.approx(whole.share, rel=1e-9)
+    assert found.error == pytest.approx(whole.error, rel=0.1)
+    assert found.num_effective == pytest.approx(whole.num_effective, rel=0.1)
+
+
+def test_two_stages_that_see_nothing_claim_no_zero():
+    found = population_of_two_stages(np.zeros(1_000, bool), np.zeros(0), np.zeros(50))
+    assert (found.share, found.error, found.num_inside) == (0.0, pytest.approx(1e-3), 0)
+
+
+@pytest.mark.parametrize(
+    ("inside", "within", "without", "message"),
+    [
+        (np.zeros(9), np.zeros(0), np.zeros(4), "booleans"),
+        (np.arange(9) < 2, np.zeros(3), np.zeros(4), r"\(3,\) log weights inside"),
+        (np.arange(9) < 2, np.zeros(2), np.zeros(1), "2 or more outside"),
+        (np.arange(9) < 2, np.zeros(2), np.zeros(8), "outside"),
+        (np.arange(9) < 2, np.array([0.0, np.nan]), np.zeros(4), "finite or -inf"),
+        (np.arange(9) < 2, np.zeros(2), np.full(4, -np.inf), "not all of those outside"),
+    ],
+)
+def test_two_stages_refuse_what_is_no_population(inside, within, without, message):
+    with pytest.raises(MetricError, match=message):
+        population_of_two_stages(inside, within, without)

@@ -10,7 +10,7 @@ from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.quasi import quasi_normal
 from tempering.diffusion.solve import draw, method_of
 from tempering.settings import Sampling
-from tempering.types import Array, Denoise, Float, Key
+from tempering.types import Array, Denoise, Float, Int, Key
 
 __all__ = ["DiffusionModel"]
 
@@ -30,13 +30,13 @@ class DiffusionModel(eqx.Module):
         *,
         with_density: bool,
         is_quasi_random: bool = False,
-        num_first: int | None = None,
+        rows: Int[Array, " row"] | None = None,
         on_chunk: Callable[[int], None] = lambda done: None,
     ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
         """`num` samples and, if asked, their normalised log densities.
 
-        They are independent, unless `is_quasi_random` starts them from points that cover space evenly. `num_first`
-        makes only so many of them, the first: to look at some of them again, with other densities.
+        They are independent, unless `is_quasi_random` starts them from points that cover space evenly. `rows` makes
+        only these of them: to look at some again, with other densities or with any.
         """
         dim = self.prior.location.shape[0]
         return draw(
@@ -48,7 +48,7 @@ class DiffusionModel(eqx.Module):
             method_of(sampling, with_density=with_density, dim=dim),
             chunk_size=sampling.chunk_size,
             normals=quasi_normal(jax.random.fold_in(key, num), num, dim) if is_quasi_random else None,
-            num_first=num_first,
+            rows=rows,
             on_chunk=on_chunk,
         )
 

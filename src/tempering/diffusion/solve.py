@@ -203,7 +203,7 @@ def draw(
     *,
     chunk_size: int,
     normals: Float[Array, "num dim"] | None = None,
-    num_first: int | None = None,
+    rows: Int[Array, " row"] | None = None,
     on_chunk: Callable[[int], None] = lambda done: None,
 ) -> tuple[Float[Array, "particle dim"], Float[Array, " particle"]]:
     """`num` independent samples and their log densities (NaN for the SDE and for divergence none).
@@ -212,9 +212,9 @@ def draw(
 
     Args:
         normals: standard normal points to start from in place of independent ones.
-        num_first: make only the first so many of the `num`.
+        rows: make only these of the `num`.
     """
     start = (jax.random.split(key, num), normals)
-    if num_first is not None:
-        start = jax.tree.map(lambda leaf: leaf[:num_first], start)
+    if rows is not None:
+        start = jax.tree.map(lambda leaf: leaf[rows], start)
     return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)

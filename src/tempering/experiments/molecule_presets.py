@@ -50,10 +50,11 @@ _PAPER_METRICS = MetricsConfig(num_transport=500, num_weighted=2_000, is_paper_c
 # their number where those of the last buffer itself, over steps of 1.26 in T, are worth 24 %. So levels are taken over,
 # weighted and moved by HMC in pairs with the hotter level, and one model is fitted at the end (docs/log.md). What is
 # rare must be right at the top: ten times shorter initial chains had half of 0 < phi < 120 degrees at T = 5, and below.
+# The last level is moved on for longer and keeps eight states of every chain: 80,000 samples for the model.
 _DEFAULTS = default_settings("ptsd", _GEOMETRY.dim, _GEOMETRY, _ATOMS, _BONDS)
 _EXPLORATION = Exploration(kernel="hmc", num_leapfrog=16, swap_interval=2)
 _NETWORK = dataclasses.replace(_DEFAULTS.network, is_shared=False)
-_TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=30_000, batch_size=512)
+_TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=24_000, batch_size=512)
 # Probes of the determinants would alone spread log weights; exact ones take 16 MB a draw.
 _SAMPLING = Sampling(num_steps=32, divergence="exact", chunk_size=_DEFAULTS.sampling.chunk_size)
 _LADDER = Ladder(hottest=5.0, num_levels=8)
@@ -71,12 +72,13 @@ _OURS = PTSDSettings(
     guidance=Guidance("reweighted"),
     resampling=Resampling(quantile=None, min_ess=0.2, scheme="systematic"),
     refinement=Refinement(num_steps=6),
+    last_refinement=Refinement(num_steps=26, num_states=8, adapt_fraction=0.1),
 )
 _OURS_PT_DM = PTDMSettings(
-    buffer_size=10_000,
+    buffer_size=80_000,
     num_final_draws=2_000,
     ladder=_LADDER,
-    initial=Initial(num_chains=50, num_steps=2_770, burn_in=370, thin=12),
+    initial=Initial(num_chains=50, num_steps=3_774, burn_in=500, thin=2),
     exploration=_EXPLORATION,
     network=_NETWORK,
     noise=_DEFAULTS.noise,

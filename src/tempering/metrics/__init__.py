@@ -10,7 +10,7 @@ from tempering.metrics.mmd import EnergyMMD, energy_mmd
 from tempering.metrics.molecules import molecule_metrics
 from tempering.metrics.observables import expected_mean_error, second_moment_error
 from tempering.metrics.particles import Histogram, distance_tvd, histograms, pair_distances, quadratic_observable
-from tempering.metrics.populations import Population, population, rare_mode
+from tempering.metrics.populations import Population, population, population_of_two_stages, rare_mode
 from tempering.metrics.regions import estimated_region_weights, max_region_error, region_tv
 from tempering.metrics.suite import evaluate_samples
 
@@ -41,6 +41,7 @@ __all__ = [
     "paper_w2",
     "pair_distances",
     "population",
+    "population_of_two_stages",
     "quadratic_observable",
     "ramachandran_floor",
     "ramachandran_histogram",
