@@ -1,13 +1,17 @@
 """Quasi-random normals: each one standard normal, together more even than chance, and without bias over keys."""
 
+import sys
+import threading
+
 import jax
 import numpy as np
 import pytest
+import scipy
 from scipy import stats
 
 from support.random_checks import assert_mean, assert_same_distribution_ks, must_fail
 from tempering.diffusion import DiffusionModel
-from tempering.diffusion.quasi import quasi_normal
+from tempering.diffusion.quasi import begin_loading, quasi_normal
 from tempering.settings import Sampling
 
 NUM_KEYS, NUM, DIM = 300, 50, 3  # 50 is no power of two
@@ -104,3 +108,49 @@ def test_every_tenth_point_is_like_the_others():
     check(np.asarray(quasi_normal(jax.random.key(4), num, dim), np.float64))
     ordered = stats.qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(4)).random_base2(12)[:num]
     must_fail(check, stats.norm.ppf(np.clip(ordered, 1e-9, 1 - 1e-9)))
+
+
+# What SciPy takes to load is loaded beside training.
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """Every thread that is started; SciPy's module is not loaded, and neither has its loading begun."""
+    started, start = [], threading.Thread.start
+
+    def noted(self):
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    monkeypatch.delitem(sys.modules, "scipy.stats")
+    monkeypatch.delattr(scipy, "stats")
+    begin_loading.cache_clear()
+    yield started
+    begin_loading.cache_clear()
+
+
+def test_loading_begins_once_and_beside(threads, monkeypatch):
+    begin_loading()
+    begin_loading()
+    (thread,) = threads
+    assert thread.daemon, "a process that ends does not wait for it"
+    thread.join(60)
+    assert sys.modules["scipy.stats"] is not stats, "it was loaded anew"
+    expected = np.asarray(quasi_normal(jax.random.key(0), 5, 2))
+    begin_loading.cache_clear()
+    begin_loading()  # when everything is loaded
+    threads[-1].join(60)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(quasi_normal(jax.random.key(0), 5, 2), expected)
+
+
+def test_what_cannot_be_loaded_is_told_where_it_is_needed(threads, monkeypatch):
+    told = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)  # as of a package that cannot be imported
+    begin_loading()
+    threads[0].join(60)
+    assert not told, "nobody waits for what this thread finds"
+    with pytest.raises(ImportError, match="scipy.stats"):
+        quasi_normal(jax.random.key(0), 5, 2)

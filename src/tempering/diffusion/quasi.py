@@ -1,5 +1,6 @@
 """Standard normal points that cover space evenly: scrambled Sobol numbers through the normal quantile."""
 
+import contextlib
 import importlib
 import threading
 from functools import cache
@@ -15,7 +16,12 @@ __all__ = ["begin_loading", "quasi_normal"]
 @cache
 def begin_loading() -> None:
     """Load what `quasi_normal` needs while Python waits for the device: it takes a second."""
-    threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()
+    threading.Thread(target=_load, daemon=True).start()
+
+
+def _load() -> None:
+    with contextlib.suppress(Exception):  # `quasi_normal` raises it again, where somebody is told
+        importlib.import_module("scipy.stats")
 
 
 def quasi_normal(key: Key, num: int, dim: int) -> Float[Array, "num dim"]:
