@@ -1,75 +1,39 @@
-"""The command line from end to end at tiny size: what each command writes, and one clear line for each mistake."""
+"""The command line on finished and unfinished runs of tiny size: what each command writes, what it refuses.
 
-import contextlib
+What needs no run is in `test_cli_without_runs.py`.
+"""
+
 import dataclasses
-import io
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import arviz
-import jax
 import numpy as np
 import pytest
 from pyarrow import parquet as pyarrow
 
+from support.commands import PT_DM, PTSD, as_users_run_it, command, process, refused
 from support.tiny import (
-    COMMAND,
     PT_DM_CHANGES,
     PTSD_CHANGES,
     arrays_of_file,
     files_of,
-    quick_compilation,
     result_of,
-    subprocess_environment,
 )
-from support.unchecked import unchecked
 from tempering import load
-from tempering.cli import main
-from tempering.experiments.config import MetricsConfig, config_from_dict
-from tempering.experiments.methods import METHODS, planned
+from tempering.experiments.config import MetricsConfig
+from tempering.experiments.methods import planned
 from tempering.experiments.presets import PRESETS
-from tempering.experiments.run import evaluate_folder, target_of
+from tempering.experiments.run import evaluate_folder
 from tempering.experiments.run_folder import RunFolder
-from tempering.settings import PTSDSettings
 from tempering.storage import read_arrays, read_json, write_json
-
-PTSD = next(name for name, config in PRESETS.items() if config.method == "ptsd")
-PT_DM = next(name for name, config in PRESETS.items() if config.method == "pt_dm")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def as_users_run_it():
-    """`main` sets the compilation cache of the process: it gets the suite's own, and the suite's settings come back."""
-    cache = jax.config.jax_compilation_cache_dir
-    least = jax.config.jax_persistent_cache_min_compile_time_secs
-    with pytest.MonkeyPatch.context() as patched, quick_compilation(), unchecked():
-        patched.setenv("TEMPERING_CACHE", cache)
-        patched.setenv("COLUMNS", "80")
+def run_as_users_do():
+    with as_users_run_it():
         yield
-    jax.config.update("jax_compilation_cache_dir", cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
-
-
-def command(*arguments) -> tuple[int, str, str]:
-    """The exit code, the output and the errors of a command."""
-    out, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as stop:  # the parser's own refusals
-            code = stop.code
-    return code, out.getvalue(), errors.getvalue()
-
-
-def refused(*arguments) -> str:
-    """The one line that a refusal writes."""
-    code, out, errors = command(*arguments)
-    assert code == 2, f"exit code {code}, output {out!r}"
-    assert out == "" and errors.startswith("tempering: ") and errors.count("\n") == 1, errors
-    return errors
 
 
 @pytest.fixture(scope="module")
@@ -101,42 +65,6 @@ def unfinished(finished):
 
 
 # What the commands do.
-
-
-def test_list_shows_every_preset_with_its_cost():
-    code, out, _ = command("list")
-    assert code == 0
-    for name, config in PRESETS.items():
-        (line,) = (line for line in out.splitlines() if line.startswith(f"│ {name} "))
-        cost = sum(planned(config, target_of(config).dim).values())
-        assert f" {cost:,} " in line and METHODS[config.method].title in line
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
-    given = PRESETS[name].settings
-    is_sized = given.is_sized_by_budget
-    size, cost = ("training.batch_size", 12_345) if is_sized else ("buffer_size", PRESETS[name].budget)
-    num_chains = given.refinement.num_chains if isinstance(given, PTSDSettings) else None
-    num = max(40, num_chains or 0)
-    arguments = ("--seed", 9, *(("--budget", cost) if cost else ()), "--set", f"{size}={num}")
-    code, out, _ = command("run", name, "--dry-run", "--out", tmp_path / "run", *arguments, "--set=initial.scale=2")
-    assert code == 0 and not (tmp_path / "run").exists()
-    content = json.loads(out)
-    config = content["config"]
-    settings = config["settings"]
-    assert (config["seed"], settings["initial"]["scale"], config["budget"]) == (9, 2.0, cost)
-    assert (settings["training"]["batch_size"] if is_sized else settings["buffer_size"]) == num
-    assert config_from_dict(config).name == name
-    assert content["planned_total"] == sum(content["planned"].values()) > 0
-    if is_sized:
-        assert content["planned"] == {"at most": 12_345}
-    elif config["method"] == "ptsd":
-        ladder = config["settings"]["ladder"]
-        levels = ladder["num_levels"] or len(ladder["temperatures"])
-        drawn = 0 if settings["guidance"]["kind"] == "reweighted" else num
-        assert content["planned"]["importance_weights"] == drawn * (levels - 2)
-        assert ("pilot" in content["planned"]) == (config["settings"]["pilot"]["ceiling"] is not None)
 
 
 @pytest.mark.parametrize("name", [PTSD, PT_DM])
@@ -235,31 +163,6 @@ def test_resuming_a_finished_run_repeats_its_result_and_changes_nothing(finished
 # What is refused.
 
 
-def test_a_bad_preset_or_setting_is_refused(tmp_path):
-    out = ("--out", tmp_path / "run")
-    line = refused("run", "mog41", *out)
-    assert "unknown preset 'mog41'" in line and all(name in line for name in PRESETS)
-    assert "unknown setting 'training.num_step'" in refused("run", PTSD, *out, "--set", "training.num_step=5")
-    assert "num_steps = 'many' is not allowed" in refused("run", PTSD, *out, "--set", "training.num_steps=many")
-    assert "must be name=value" in refused("run", PTSD, *out, "--set", "training.num_steps")
-    # The second --set is not lost.
-    assert "unknown setting 'b'" in refused("run", PTSD, *out, "--set", "seed=1", "--set", "b=1")
-    assert "seed = -1 is not allowed" in refused("run", PTSD, *out, "--seed", "-1")
-    assert "seed = 4294967296 is not allowed" in refused("run", PTSD, *out, "--seed", 2**32)
-    assert "budget = 0 is not allowed" in refused("run", PTSD, *out, "--budget", 0)
-    assert "needs a pilot run" in refused("run", "mog40-paper", *out, "--set", "ladder.hottest=none")
-    assert "unknown target" in refused("run", PTSD, *out, "--set", "target.name=mog41")
-    assert "--out is missing" in refused("run", PTSD)
-    line = refused("run", PTSD, *out, "--budget", 5, "--set", *PTSD_CHANGES)
-    assert "more than the budget of 5" in line and "--set" in line
-    # Where the budget sets the sizes, one that is too small is refused, and so is a size.
-    line = refused("run", PTSD, *out, "--budget", 900)
-    assert "a budget of 900 evaluations is too small" in line and "give at least" in line
-    assert "leaves" in refused("run", PTSD, *out, "--budget", 900, "--set", "ladder.hottest=9")
-    assert "the budget sets the sizes here" in refused("run", PTSD, *out, "--set", "buffer_size=40")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_folder_with_anything_in_it_is_refused_and_nothing_changes(tmp_path, runs):
     (tmp_path / "thesis.txt").write_text("the only copy")
     assert "is not empty" in refused("run", PTSD, "--out", tmp_path, "--set", *PTSD_CHANGES)
@@ -288,16 +191,6 @@ def test_sample_refuses_to_overwrite_and_other_mistakes(runs, tmp_path):
     assert "holds no finished sampler" in refused("sample", tmp_path, "-n", 5, "-o", new)
     assert "metrics.num_samples = 3 is not allowed" in refused("evaluate", folder, "--num-samples", 3)
     assert not new.exists()
-
-
-@pytest.mark.parametrize("what", ["resume", "evaluate", "report"])
-def test_a_folder_that_is_no_run_is_refused(what, tmp_path):
-    (tmp_path / "thesis.txt").write_text("the only copy")
-    for folder in (tmp_path, tmp_path / "nowhere", tmp_path / "thesis.txt"):
-        assert str(folder) in refused(what, folder)
-    (tmp_path / "config.json").write_text("{}")
-    assert "carries no checksum" in refused(what, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "config.json"}
 
 
 def flip(path: Path) -> None:
@@ -369,36 +262,6 @@ def test_a_fit_of_ones_own_density_is_left_to_the_library(finished):
         assert "call tp.fit again" in refused(what, finished, "--quiet")
     assert command("sample", finished, "-n", 3, "-o", finished.parent / "draws.npz")[0] == 0
     assert "tp.load(folder, log_density)" in refused("sample", finished, "-o", finished.parent / "w.npz", "--weighted")
-
-
-@pytest.mark.parametrize(
-    "arguments", [(), ("walk",), ("run",), ("run", "mog40", "--sed", "3"), ("run", "mog40", "--seed", "three")]
-)
-def test_the_parser_refuses_what_it_cannot_read(arguments):
-    line = refused(*arguments)
-    assert "--help" in line and not set("│╭╰") & set(line)
-
-
-def test_help_is_shown_where_it_is_asked_for():
-    for arguments in (("--help",), ("run", "--help")):
-        code, out, errors = command(*arguments)
-        assert code == 0 and "usage: tempering" in out and errors == ""
-
-
-# The same in a process of its own.
-
-
-def process(*arguments, cwd: Path) -> subprocess.CompletedProcess:
-    environment = subprocess_environment(os.environ["TEMPERING_CACHE"])
-    arguments = [str(argument) for argument in arguments]
-    return subprocess.run([*COMMAND, *arguments], env=environment, cwd=cwd, capture_output=True, text=True, timeout=120)
-
-
-def test_a_process_says_what_is_wrong_in_one_line(tmp_path):
-    done = process("run", "mog41", "--out", "run", cwd=tmp_path)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("tempering: unknown preset 'mog41'") and done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_process_samples_what_this_one_trained(runs, tmp_path):

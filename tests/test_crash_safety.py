@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import tempering as tp
+from support.exact_sampler import linear_denoiser, sampler_of
 from support.random_checks import must_fail
 from support.tiny import files_of, tiny_ptsd
 from support.unchecked import unchecked
@@ -37,7 +38,6 @@ from tempering.experiments.run_folder import RunFolder
 from tempering.ledger import Ledger
 from tempering.report.contents import read_contents
 from tempering.storage import read_arrays, read_json, write_arrays, write_json
-from test_sampler import linear_denoiser, sampler_of
 
 CONFIG = dataclasses.replace(next(iter(PRESETS.values())), target=TargetConfig("gaussian", {"dim": 3}))
 JSON_FILES = ("config.json", "environment.json", "sampler.json", "result.json")

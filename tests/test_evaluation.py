@@ -1,21 +1,25 @@
 """How a sampler is judged: which draws by which solver, and floors at the number of what they stand beside."""
 
 import dataclasses
+import threading
+from concurrent.futures import Future
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.exact_sampler import LOCATION, STD, linear_denoiser, moved_denoiser, sampler_of
 from support.molecules import turned_alanine
 from support.tiny import quick_compilation
 from tempering.diffusion import DiffusionModel
+from tempering.experiments import evaluation
 from tempering.experiments.config import MetricsConfig
 from tempering.experiments.evaluation import _reweighted, judge
+from tempering.ledger import Ledger
 from tempering.metrics import molecule_metrics
 from tempering.settings import Sampling
-from tempering.targets import make_target
-from test_sampler import linear_denoiser, sampler_of
+from tempering.targets import Gaussian, make_target
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,6 +50,75 @@ def test_draws_are_raw_and_weights_are_the_flows(monkeypatch):
     for one in (sampling.raw, dataclasses.replace(sampling, raw_solver=None, raw_num_steps=None)):
         with pytest.raises(AssertionError):
             check_solvers(monkeypatch, sampler_of(linear_denoiser(), sampling=one))
+
+
+# Weighted draws are made beside the transport metrics.
+
+CONFIG = MetricsConfig(num_samples=12, num_transport=10, num_weighted=7, num_likelihood=5)
+
+
+def judged(on_event=lambda event: None):
+    """Metrics, arrays and account of a sampler that is wrong, so that no weight is like another."""
+    sampling = Sampling(num_steps=4, chunk_size=12)
+    target = Gaussian(LOCATION, np.diag(STD**2))
+    sampler = sampler_of(moved_denoiser(), target=target, sampling=sampling, ledger=Ledger())
+    metrics, arrays = judge(sampler, jax.random.key(1), CONFIG, on_event)
+    return metrics, {name: array.tobytes() for name, array in arrays.items()}, dict(sampler.ledger.points)
+
+
+class OneAfterAnother:
+    """An executor that does its work before anything else goes on."""
+
+    def __init__(self, num_threads: int):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def submit(self, function, *arguments, **options) -> Future:
+        """The result, at once."""
+        done = Future()
+        done.set_result(function(*arguments, **options))
+        return done
+
+
+def patch_weighted_draws(monkeypatch, function) -> None:
+    """Let `function` come before every draw that has a density."""
+    draw = DiffusionModel.draw
+
+    def patched(self, key, num, sampling, *, with_density):
+        if with_density:
+            function()
+        return draw(self, key, num, sampling, with_density=with_density)
+
+    monkeypatch.setattr(DiffusionModel, "draw", patched)
+
+
+def test_drawing_beside_the_metrics_finds_what_drawing_before_them_does(monkeypatch):
+    drawn, has_begun = [], threading.Event()
+    with monkeypatch.context() as patched:
+        # The draws end after the metrics have begun: in one thread they would wait for ever.
+        patch_weighted_draws(patched, lambda: drawn.append(has_begun.wait(60)))
+        beside = judged(lambda event: event.stage != "metrics: draws" and has_begun.set())
+    assert drawn == [True]
+    monkeypatch.setattr(evaluation, "ThreadPoolExecutor", OneAfterAnother)
+    in_order = judged()
+    assert beside == in_order
+    assert {"w2", "ess_fraction"} <= beside[0].keys() and len(
+        set(np.frombuffer(beside[1]["log_weights"], np.float32))
+    ) > 1
+
+
+def test_an_error_beside_the_metrics_is_raised_as_it_is(monkeypatch):
+    def fail():
+        raise MemoryError("7 draws")
+
+    patch_weighted_draws(monkeypatch, fail)
+    with pytest.raises(MemoryError, match="^7 draws$"):
+        judged()
 
 
 # Floors of weighted draws of molecules.

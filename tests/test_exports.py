@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.exact_sampler import linear_denoiser, sampler_of
 from support.unchecked import unchecked
 from tempering.errors import RunFolderError, SettingsError, TemperingError
 from tempering.exports import SUFFIXES, columns_of, named_arrays, write_draws
 from tempering.storage import read_arrays
-from test_sampler import linear_denoiser, sampler_of
 
 pyarrow = pytest.importorskip("pyarrow.parquet")
 

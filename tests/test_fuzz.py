@@ -46,6 +46,7 @@ from support.bad_input import (
     undefined,
     words,
 )
+from support.exact_sampler import linear_denoiser, sampler_of
 from support.tiny import COMMAND, quick_compilation, subprocess_environment, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from tempering import settings as all_settings
@@ -210,8 +211,6 @@ def test_a_function_that_gives_no_points_is_refused(init):
 
 @pytest.fixture(scope="module")
 def sampler() -> Sampler:
-    from test_sampler import linear_denoiser, sampler_of  # one that needs no fit
-
     return sampler_of(linear_denoiser())
 
 

@@ -1,67 +1,35 @@
-"""The sampler as a user holds it: draws, weights, densities, saving and loading, refusals, the account."""
+"""The sampler as a user holds it: draws, weights, densities, a save that changes none of them, the account."""
 
 import dataclasses
-import json
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 from support.counting import counting_target
+from support.exact_sampler import (
+    COUNTER,
+    LOCATION,
+    LOG_Z,
+    SIGMA_MIN,
+    STD,
+    TARGET,
+    linear_denoiser,
+    moved_denoiser,
+    sampler_of,
+)
 from support.random_checks import assert_fraction, assert_mean, assert_std, must_fail
 from support.unchecked import unchecked
 from tempering import interval, positive
 from tempering.adapters import FunctionTarget
 from tempering.adapters.structure import structure_of
 from tempering.charts import flat_chart
-from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
-from tempering.diffusion.networks import make_network
-from tempering.errors import DensityError, RunFolderError, SettingsError
-from tempering.ledger import Ledger
-from tempering.loading import load_sampler, model_like
-from tempering.records import LevelRecord
+from tempering.errors import DensityError, SettingsError
+from tempering.loading import load_sampler
 from tempering.sampler import Sampler
-from tempering.settings import Network, Sampling
-from tempering.storage import write_json
 from tempering.targets import Gaussian, in_inner_coordinates
-
-NETWORK = Network(width=8, depth=2, num_frequencies=3)
-SAMPLING = Sampling(num_steps=120, chunk_size=500)
-LOCATION, STD, LOG_Z = np.array([2.0, -5.0, 0.5]), np.array([0.5, 3.0, 1.2]), 1.25
-SIGMA_MIN, SIGMA_MAX = 0.02, 20.0
-TARGET, COUNTER = counting_target(Gaussian(LOCATION, np.diag(STD**2), log_constant=LOG_Z))
-
-
-def sampler_of(denoiser, **changes) -> Sampler:
-    location, std = (jnp.asarray(value, jnp.float32) for value in (LOCATION, STD))
-    numbers = (jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
-    prior = Prior.diagonal(location, jnp.sqrt(SIGMA_MAX**2 + std**2))
-    model = DiffusionModel(denoiser, prior, NoiseLevels(*numbers, "log_uniform"))
-    levels = [LevelRecord(0, 2.0), LevelRecord(1, 1.0, ess_fraction=0.9, evaluations={"refinement": 1000})]
-    facts = {
-        "model": model,
-        "target": TARGET,
-        "method": "PTSD",
-        "network": NETWORK,
-        "sampling": SAMPLING,
-        "levels": levels,
-        "ledger": Ledger(budget=5000, points={"initial_pt": 1000, "refinement": 1000}),
-        "log_z": 1.3,
-        "log_z_error": 0.01,
-        "ess_fraction": 0.9,
-        "pareto_k": 0.25,
-        "warnings": ("the pilot's chains did not mix",),
-    }
-    return Sampler(**(facts | changes))
-
-
-def linear_denoiser() -> Denoiser:
-    """An untrained residual network: the exact denoiser of the target, by preconditioning alone."""
-    network = eqx.filter_jit(make_network)(jax.random.key(0), 3, NETWORK)
-    return Denoiser(network, jnp.asarray(LOCATION, jnp.float32), jnp.asarray(STD, jnp.float32), jnp.zeros(()))
 
 
 @pytest.fixture
@@ -71,14 +39,7 @@ def exact():
 
 @pytest.fixture
 def trained():
-    """All weights away from zero, as after training, so that a lost array would show."""
-    rng = np.random.default_rng(0)
-    moved = jax.tree.map(
-        lambda leaf: jnp.asarray(np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape), leaf.dtype),
-        eqx.filter(linear_denoiser().network, eqx.is_inexact_array),
-    )
-    denoiser = linear_denoiser()
-    return sampler_of(eqx.tree_at(lambda d: d.network, denoiser, eqx.combine(moved, denoiser.network)))
+    return sampler_of(moved_denoiser())
 
 
 def test_draws_are_those_of_the_target(exact):
@@ -242,89 +203,12 @@ def test_saving_and_loading_is_exact(trained, tmp_path):
     assert np.max(np.abs(sampler_of(linear_denoiser()).sample(500, seed=2) - loaded.sample(500, seed=2))) > 1e-2
 
 
-def test_samplers_without_a_pareto_k_are_read(trained, tmp_path):
-    facts = trained.facts()
-    del facts["pareto_k"]
-    trained.save(tmp_path)
-    (tmp_path / "sampler.json").unlink()
-    write_json(tmp_path / "sampler.json", facts)
-    loaded = load_sampler(tmp_path)
-    assert loaded.pareto_k is None and "Pareto k of the final" not in loaded.summary()
-    assert "Pareto k of the final" in trained.summary()
-
-
-def test_nothing_is_overwritten(trained, tmp_path):
-    trained.save(tmp_path)
-    before = (tmp_path / "sampler.npz").read_bytes()
-    with pytest.raises(RunFolderError, match="already holds a sampler; choose a new folder"):
-        sampler_of(linear_denoiser()).save(tmp_path)
-    assert (tmp_path / "sampler.npz").read_bytes() == before
-    # Without `sampler.json`, which comes last, it is the remains of a save that was killed.
-    (tmp_path / "sampler.json").unlink()
-    trained.save(tmp_path)
-    assert eqx.tree_equal(load_sampler(tmp_path).model, trained.model)
-
-
 def test_without_a_density_there_are_draws_but_no_weights(trained, tmp_path):
     loaded = load_sampler(trained.save(tmp_path))
     np.testing.assert_array_equal(loaded.sample(500, seed=2), trained.sample(500, seed=2))
     with pytest.raises(DensityError, match=r"tp.load\(folder, log_density\)"):
         loaded.sample_weighted(10)
     assert "sampling" not in loaded.ledger.points
-
-
-def test_folders_that_are_no_samplers_are_refused(trained, tmp_path):
-    with pytest.raises(RunFolderError, match="sampler.json is missing"):
-        load_sampler(tmp_path)
-    folder = trained.save(tmp_path / "good")
-    (folder / "sampler.npz").unlink()
-    with pytest.raises(RunFolderError, match="sampler.npz is missing"):
-        load_sampler(folder)
-    other = tmp_path / "other"
-    write_json(other / "sampler.json", {"format": "tempering sampler 99"})
-    with pytest.raises(RunFolderError, match="format 'tempering sampler 99'; this version reads"):
-        load_sampler(other)
-    edited = trained.save(tmp_path / "edited") / "sampler.json"
-    edited.write_text(edited.read_text().replace('"dim": 3', '"dim": 4'))
-    with pytest.raises(RunFolderError, match="altered"):
-        load_sampler(edited.parent)
-
-
-def test_arrays_of_another_network_are_refused(trained, tmp_path):
-    trained.save(tmp_path)
-    wider = dataclasses.replace(trained, network=dataclasses.replace(NETWORK, width=16))
-    facts = wider.facts()
-    (tmp_path / "sampler.json").unlink()
-    write_json(tmp_path / "sampler.json", facts)
-    with pytest.raises(RunFolderError, match="has shape"):
-        load_sampler(tmp_path)
-
-
-def test_a_blank_model_has_the_structure_of_a_real_one(trained):
-    blank = model_like(3, NETWORK, "log_uniform")
-    assert jax.tree.structure(blank) == jax.tree.structure(trained.model)
-
-
-def test_facts_are_json_even_when_log_z_is_not_a_number(trained):
-    odd = dataclasses.replace(trained, log_z=float("-inf"), log_z_error=float("nan"), pareto_k=float("-inf"))
-    facts = json.loads(json.dumps(odd.facts(), allow_nan=False))
-    assert facts["log_z"] is None and facts["log_z_error"] is None and facts["pareto_k"] is None
-
-
-def test_the_summary_says_what_matters(trained):
-    text = trained.summary()
-    for part in (
-        "PTSD sampler in 3 dimensions",
-        "evaluations  2,000",
-        "log Z  1.300 ± 0.010",
-        "0.900",
-        "weights  0.25",
-    ):
-        assert part in text
-    *_, warning, verdict = text.splitlines()
-    assert warning == "warning: the pilot's chains did not mix" and verdict.startswith("verdict: ")
-    bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, warnings=())
-    assert "\nlog Z  " not in bare.summary() and "warning" not in bare.summary()
 
 
 # In a user's own coordinates: the oracle's first coordinate is log x, so that x is log-normal; the last is a logit.

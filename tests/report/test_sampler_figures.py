@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from support.exact_sampler import linear_denoiser, sampler_of
 from tempering.errors import RunFolderError
 from tempering.geometry import Centred
 from tempering.metrics.particles import pair_distances
@@ -23,7 +24,6 @@ from tempering.report.sampler_figures import (
 )
 from tempering.storage import read_json, write_arrays
 from tempering.targets import make_target
-from test_sampler import linear_denoiser, sampler_of
 
 RNG = np.random.default_rng(1)
 DRAWS = (RNG.normal(size=(600, 2)) * np.array([[2.0, 0.5]]) + np.array([[3.0, -1.0]])).astype(np.float32)

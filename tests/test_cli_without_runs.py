@@ -1,0 +1,113 @@
+"""The command line before there is a run: presets, plans, help, and one clear line for each mistake."""
+
+import json
+
+import pytest
+
+from support.commands import PTSD, as_users_run_it, command, process, refused
+from support.tiny import (
+    PTSD_CHANGES,
+)
+from tempering.experiments.config import config_from_dict
+from tempering.experiments.methods import METHODS, planned
+from tempering.experiments.presets import PRESETS
+from tempering.experiments.run import target_of
+from tempering.settings import PTSDSettings
+
+
+@pytest.fixture(scope="module", autouse=True)
+def run_as_users_do():
+    with as_users_run_it():
+        yield
+
+
+def test_list_shows_every_preset_with_its_cost():
+    code, out, _ = command("list")
+    assert code == 0
+    for name, config in PRESETS.items():
+        (line,) = (line for line in out.splitlines() if line.startswith(f"│ {name} "))
+        cost = sum(planned(config, target_of(config).dim).values())
+        assert f" {cost:,} " in line and METHODS[config.method].title in line
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
+    given = PRESETS[name].settings
+    is_sized = given.is_sized_by_budget
+    size, cost = ("training.batch_size", 12_345) if is_sized else ("buffer_size", PRESETS[name].budget)
+    num_chains = given.refinement.num_chains if isinstance(given, PTSDSettings) else None
+    num = max(40, num_chains or 0)
+    arguments = ("--seed", 9, *(("--budget", cost) if cost else ()), "--set", f"{size}={num}")
+    code, out, _ = command("run", name, "--dry-run", "--out", tmp_path / "run", *arguments, "--set=initial.scale=2")
+    assert code == 0 and not (tmp_path / "run").exists()
+    content = json.loads(out)
+    config = content["config"]
+    settings = config["settings"]
+    assert (config["seed"], settings["initial"]["scale"], config["budget"]) == (9, 2.0, cost)
+    assert (settings["training"]["batch_size"] if is_sized else settings["buffer_size"]) == num
+    assert config_from_dict(config).name == name
+    assert content["planned_total"] == sum(content["planned"].values()) > 0
+    if is_sized:
+        assert content["planned"] == {"at most": 12_345}
+    elif config["method"] == "ptsd":
+        ladder = config["settings"]["ladder"]
+        levels = ladder["num_levels"] or len(ladder["temperatures"])
+        drawn = 0 if settings["guidance"]["kind"] == "reweighted" else num
+        assert content["planned"]["importance_weights"] == drawn * (levels - 2)
+        assert ("pilot" in content["planned"]) == (config["settings"]["pilot"]["ceiling"] is not None)
+
+
+def test_a_bad_preset_or_setting_is_refused(tmp_path):
+    out = ("--out", tmp_path / "run")
+    line = refused("run", "mog41", *out)
+    assert "unknown preset 'mog41'" in line and all(name in line for name in PRESETS)
+    assert "unknown setting 'training.num_step'" in refused("run", PTSD, *out, "--set", "training.num_step=5")
+    assert "num_steps = 'many' is not allowed" in refused("run", PTSD, *out, "--set", "training.num_steps=many")
+    assert "must be name=value" in refused("run", PTSD, *out, "--set", "training.num_steps")
+    # The second --set is not lost.
+    assert "unknown setting 'b'" in refused("run", PTSD, *out, "--set", "seed=1", "--set", "b=1")
+    assert "seed = -1 is not allowed" in refused("run", PTSD, *out, "--seed", "-1")
+    assert "seed = 4294967296 is not allowed" in refused("run", PTSD, *out, "--seed", 2**32)
+    assert "budget = 0 is not allowed" in refused("run", PTSD, *out, "--budget", 0)
+    assert "needs a pilot run" in refused("run", "mog40-paper", *out, "--set", "ladder.hottest=none")
+    assert "unknown target" in refused("run", PTSD, *out, "--set", "target.name=mog41")
+    assert "--out is missing" in refused("run", PTSD)
+    line = refused("run", PTSD, *out, "--budget", 5, "--set", *PTSD_CHANGES)
+    assert "more than the budget of 5" in line and "--set" in line
+    # Where the budget sets the sizes, one that is too small is refused, and so is a size.
+    line = refused("run", PTSD, *out, "--budget", 900)
+    assert "a budget of 900 evaluations is too small" in line and "give at least" in line
+    assert "leaves" in refused("run", PTSD, *out, "--budget", 900, "--set", "ladder.hottest=9")
+    assert "the budget sets the sizes here" in refused("run", PTSD, *out, "--set", "buffer_size=40")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("what", ["resume", "evaluate", "report"])
+def test_a_folder_that_is_no_run_is_refused(what, tmp_path):
+    (tmp_path / "thesis.txt").write_text("the only copy")
+    for folder in (tmp_path, tmp_path / "nowhere", tmp_path / "thesis.txt"):
+        assert str(folder) in refused(what, folder)
+    (tmp_path / "config.json").write_text("{}")
+    assert "carries no checksum" in refused(what, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "config.json"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("walk",), ("run",), ("run", "mog40", "--sed", "3"), ("run", "mog40", "--seed", "three")]
+)
+def test_the_parser_refuses_what_it_cannot_read(arguments):
+    line = refused(*arguments)
+    assert "--help" in line and not set("│╭╰") & set(line)
+
+
+def test_help_is_shown_where_it_is_asked_for():
+    for arguments in (("--help",), ("run", "--help")):
+        code, out, errors = command(*arguments)
+        assert code == 0 and "usage: tempering" in out and errors == ""
+
+
+def test_a_process_says_what_is_wrong_in_one_line(tmp_path):
+    done = process("run", "mog41", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("tempering: unknown preset 'mog41'") and done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())

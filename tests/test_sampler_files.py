@@ -1,0 +1,100 @@
+"""A sampler's folder: nothing is overwritten, others' files are refused, facts are JSON; and what its summary says."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax
+import pytest
+
+from support.exact_sampler import (
+    NETWORK,
+    linear_denoiser,
+    moved_denoiser,
+    sampler_of,
+)
+from tempering.errors import RunFolderError
+from tempering.loading import load_sampler, model_like
+from tempering.storage import write_json
+
+
+@pytest.fixture
+def trained():
+    return sampler_of(moved_denoiser())
+
+
+def test_samplers_without_a_pareto_k_are_read(trained, tmp_path):
+    facts = trained.facts()
+    del facts["pareto_k"]
+    trained.save(tmp_path)
+    (tmp_path / "sampler.json").unlink()
+    write_json(tmp_path / "sampler.json", facts)
+    loaded = load_sampler(tmp_path)
+    assert loaded.pareto_k is None and "Pareto k of the final" not in loaded.summary()
+    assert "Pareto k of the final" in trained.summary()
+
+
+def test_nothing_is_overwritten(trained, tmp_path):
+    trained.save(tmp_path)
+    before = (tmp_path / "sampler.npz").read_bytes()
+    with pytest.raises(RunFolderError, match="already holds a sampler; choose a new folder"):
+        sampler_of(linear_denoiser()).save(tmp_path)
+    assert (tmp_path / "sampler.npz").read_bytes() == before
+    # Without `sampler.json`, which comes last, it is the remains of a save that was killed.
+    (tmp_path / "sampler.json").unlink()
+    trained.save(tmp_path)
+    assert eqx.tree_equal(load_sampler(tmp_path).model, trained.model)
+
+
+def test_folders_that_are_no_samplers_are_refused(trained, tmp_path):
+    with pytest.raises(RunFolderError, match="sampler.json is missing"):
+        load_sampler(tmp_path)
+    folder = trained.save(tmp_path / "good")
+    (folder / "sampler.npz").unlink()
+    with pytest.raises(RunFolderError, match="sampler.npz is missing"):
+        load_sampler(folder)
+    other = tmp_path / "other"
+    write_json(other / "sampler.json", {"format": "tempering sampler 99"})
+    with pytest.raises(RunFolderError, match="format 'tempering sampler 99'; this version reads"):
+        load_sampler(other)
+    edited = trained.save(tmp_path / "edited") / "sampler.json"
+    edited.write_text(edited.read_text().replace('"dim": 3', '"dim": 4'))
+    with pytest.raises(RunFolderError, match="altered"):
+        load_sampler(edited.parent)
+
+
+def test_arrays_of_another_network_are_refused(trained, tmp_path):
+    trained.save(tmp_path)
+    wider = dataclasses.replace(trained, network=dataclasses.replace(NETWORK, width=16))
+    facts = wider.facts()
+    (tmp_path / "sampler.json").unlink()
+    write_json(tmp_path / "sampler.json", facts)
+    with pytest.raises(RunFolderError, match="has shape"):
+        load_sampler(tmp_path)
+
+
+def test_a_blank_model_has_the_structure_of_a_real_one(trained):
+    blank = model_like(3, NETWORK, "log_uniform")
+    assert jax.tree.structure(blank) == jax.tree.structure(trained.model)
+
+
+def test_facts_are_json_even_when_log_z_is_not_a_number(trained):
+    odd = dataclasses.replace(trained, log_z=float("-inf"), log_z_error=float("nan"), pareto_k=float("-inf"))
+    facts = json.loads(json.dumps(odd.facts(), allow_nan=False))
+    assert facts["log_z"] is None and facts["log_z_error"] is None and facts["pareto_k"] is None
+
+
+def test_the_summary_says_what_matters(trained):
+    text = trained.summary()
+    for part in (
+        "PTSD sampler in 3 dimensions",
+        "evaluations  2,000",
+        "log Z  1.300 ± 0.010",
+        "0.900",
+        "weights  0.25",
+    ):
+        assert part in text
+    *_, warning, verdict = text.splitlines()
+    assert warning == "warning: the pilot's chains did not mix" and verdict.startswith("verdict: ")
+    bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, warnings=())
+    assert "\nlog Z  " not in bare.summary() and "warning" not in bare.summary()
