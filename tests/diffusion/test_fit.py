@@ -11,6 +11,7 @@ import pytest
 
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_fraction, must_fail
+from support.tiny import quick_compilation
 from tempering.buffer import Buffer, from_states, reweighted
 from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import (
@@ -43,6 +44,12 @@ GAUSSIAN = Gaussian([-1.0, 6.0], [[2.0, 1.2], [1.2, 1.0]])
 BETA = 0.5  # of the Gaussian's level
 
 TRACES = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 class Counted(eqx.Module):

@@ -8,6 +8,7 @@ import optax
 import pytest
 
 from support.random_checks import must_fail
+from support.tiny import quick_compilation
 from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.pairs import SOFTENING, differences, lengths, pull
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
@@ -18,6 +19,12 @@ from tempering.settings import Network
 KINDS = [EGNN, ParticleTransformer]
 GEOMETRY = Centred(5, 3)
 C_NOISE, C_TEMPERATURE, C_IN = jnp.asarray(-0.2), jnp.asarray(0.6), jnp.asarray(0.8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def settings_of(is_shared):

@@ -8,6 +8,7 @@ import pytest
 
 from support.random_checks import assert_same_distribution_ks, must_fail
 from support.tempered import fitting_step_size, tempered_draws, walk
+from support.tiny import quick_compilation
 from tempering.kernels import MALA, ChainState, init
 from tempering.kernels.base import accept_or_stay
 from tempering.targets import Gaussian, Target
@@ -15,6 +16,12 @@ from tempering.targets import Gaussian, Target
 NUM_CHAINS = 20_000
 BETA = 0.4
 KEY = jax.random.key(22)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 class Truncated(Target):

@@ -7,6 +7,7 @@ import pytest
 
 from support.counting import CountingTarget, counting_target
 from support.random_checks import assert_fraction, must_fail
+from support.tiny import quick_compilation
 from tempering.errors import BudgetError
 from tempering.kernels import MALA
 from tempering.ledger import Ledger
@@ -19,6 +20,12 @@ from tempering.targets import Gaussian, GaussianMixture
 PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12, num_scout_legs=0)
 KERNEL = MALA()
 _, COUNTER = counting_target(GaussianMixture([[0.0, 0.0]], 1.0))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def _two_modes(distance: float) -> CountingTarget:

@@ -7,6 +7,7 @@ import pytest
 
 from support.counting import CountingTarget, counting_target
 from support.random_checks import must_fail
+from support.tiny import quick_compilation
 from tempering.kernels import MALA
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import heat
@@ -20,6 +21,12 @@ from tempering.targets.fooling import StudentMixture
 KERNEL = MALA()
 NUM_CHAINS, NUM_STEPS = 16, 60
 _, COUNTER = counting_target(GaussianMixture([[0.0, 0.0]], 1.0))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def pilot_of(num_scout_legs: int = 6, **changes) -> Pilot:

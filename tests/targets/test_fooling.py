@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
+from support.tiny import quick_compilation
 from tempering.targets import ExactTarget
 from tempering.targets.fooling import FOOLING, Banana, Funnel, Ring, StudentMixture
 
 NUM = 50_000
 NEW = {name: FOOLING[name] for name in ("funnel-5", "banana", "student-mixture", "ring")}
 REACH = {"banana": (-9.0, 11.0, -5.0, 35.0), "ring": (-11.0, 15.0, -14.0, 12.0)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 @eqx.filter_jit

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
+from support.tiny import quick_compilation
 from support.unchecked import unchecked
 from tempering.adapters import as_target
 from tempering.errors import DensityError, SettingsError
@@ -17,6 +18,12 @@ from tempering.targets import ExactTarget, PairPotential, Target, dw4, evaluate,
 from tempering.types import Array, Float
 
 REFERENCES = Path(__file__).parents[3] / "shared" / "data"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 class Yukawa(eqx.Module):

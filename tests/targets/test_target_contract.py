@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
+from support.tiny import quick_compilation
 from tempering.targets import ExactTarget, Gaussian, GaussianMixture, ManyWell, anisotropic_gaussian
 
 NUM_SAMPLES = 50_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def test_shapes_and_dtypes(target, drawn):
