@@ -1,15 +1,17 @@
 """The rare mode of alanine dipeptide in finished runs, before and after reweighting, from many draws and few weights.
 
-    python benchmarks/rare_mode.py RUN [RUN ...] [--draws 100000] [--weighted 2000] [--seed 100]
-        [--out results/aldp-rare-mode.json]
+    python benchmarks/rare_mode.py RUN [RUN ...] [--draws 10000] [--rounds 10] [--weighted 200] [--seed 100]
+        [--chunk 2000] [--out results/aldp-rare-mode.json]
 
 RUN is a folder that `tempering run aldp` made. Draws of the flow cost no evaluation and no determinants, so that there
-may be many; all in 0 < phi < 120 degrees and `--weighted` of the others are made once more with their exact densities
-and weighed (`metrics.population_of_two_stages`). The effective share of the raw weights is that of the others, a random
-choice of nearly all draws.
+may be many: `--rounds` times `--draws`. All in 0 < phi < 120 degrees and, in every round, `--weighted` of the others
+are made once more with their exact densities and weighed (`metrics.population_of_two_stages`). With `--weighted 0` the
+mean weight is that of the run's own final draws, its log Z, in place of a sample of the others. Figures so far are
+written after every round.
 """
 
 import dataclasses
+import math
 import time
 from pathlib import Path
 
@@ -27,66 +29,87 @@ from tempering.metrics import population, population_of_two_stages
 from tempering.metrics.populations import RARE_MODE
 from tempering.molecules import phi_psi
 
-CHUNK = 5_000
-"""Draws at a time without densities."""
 
-
-def one(folder: Path, options) -> dict:
-    """Both populations of one run."""
-    begun = time.perf_counter()
-    config = RunFolder.read_config(folder)
-    sampler = load_run(folder)
-    target = sampler.target
-    key = jax.random.key(options.seed)
+def one_round(key, sampler, options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which draws are inside, and log weights of those and of some of the others."""
     key_draw, key_choice = jax.random.split(key)
-    quick = dataclasses.replace(sampler.sampling, chunk_size=min(CHUNK, options.draws))
+    target = sampler.target
+    quick = dataclasses.replace(sampler.sampling, chunk_size=min(options.chunk, options.draws))
     draws, _ = sampler.model.draw(key_draw, options.draws, quick, with_density=False)
-    angles = jax.jit(jax.vmap(lambda x: phi_psi(target.chart.embed(x))[0]))
-    phi = np.degrees(np.asarray(angles(draws)))
+    phi = np.degrees(np.asarray(jax.jit(jax.vmap(lambda x: phi_psi(target.chart.embed(x))[0]))(draws)))
     is_inside = (phi > RARE_MODE[0]) & (phi < RARE_MODE[1])
-    drawn = time.perf_counter()
-    inside, outside = np.flatnonzero(is_inside), np.flatnonzero(~is_inside)
-    chosen = np.asarray(jax.random.choice(key_choice, outside, (options.weighted,), replace=False))
-    rows = jnp.asarray(np.concatenate([inside, chosen]))
-    again, log_q = sampler.model.draw(key_draw, options.draws, sampler.sampling, with_density=True, rows=rows)
+    inside = np.flatnonzero(is_inside)
+    others = np.asarray(jax.random.choice(key_choice, np.flatnonzero(~is_inside), (options.weighted,), replace=False))
+    rows = np.concatenate([inside, others]).astype(int)
+    if len(rows) == 0:
+        return is_inside, np.zeros(0), np.zeros(0)
+    again, log_q = sampler.model.draw(
+        key_draw, options.draws, sampler.sampling, with_density=True, rows=jnp.asarray(rows)
+    )
+    # The two solves must agree, or the weights would belong to other points.
+    np.testing.assert_allclose(np.asarray(again), np.asarray(draws)[rows], atol=1e-3)
     weighted = weigh(target, again, log_q, jnp.ones(()), ledger=Ledger(), stage="metrics")
     logs = np.asarray(weighted.log_weights, np.float64)
-    raw, exact = population(is_inside), population_of_two_stages(is_inside, *np.split(logs, [len(inside)]))
-    others = np.exp(logs[len(inside) :] - np.max(logs[len(inside) :]))
-    row = {
-        "preset": config.name,
-        "seed": config.seed,
-        "num_draws": options.draws,
+    return is_inside, logs[: len(inside)], logs[len(inside) :]
+
+
+def share_of(logs: np.ndarray) -> float | None:
+    """Effective share of weights."""
+    if not np.any(np.isfinite(logs)):
+        return None
+    weights = np.exp(logs - np.max(logs))
+    return float(np.sum(weights) ** 2 / np.sum(weights**2) / len(weights))
+
+
+def summary(folder: Path, sampler, rounds: list[tuple], seconds: float) -> dict:
+    """Both populations from the rounds so far."""
+    is_inside, within, without = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
+    raw = population(is_inside)
+    if len(without):
+        found = population_of_two_stages(is_inside, within, without)
+        reweighted = {"share": found.share, "error": found.error}
+    else:
+        total = float(np.sum(np.exp(within - float(sampler.log_z))))
+        spread = math.sqrt(float(np.sum(np.exp(2.0 * (within - float(sampler.log_z))))))
+        share = total / len(is_inside)
+        error = math.hypot(spread / len(is_inside), share * float(sampler.log_z_error))
+        reweighted = {"share": share, "error": max(error, 1.0 / len(is_inside))}
+    return {
+        "seed": RunFolder.read_config(folder).seed,
+        "num_draws": len(is_inside),
         "num_inside": int(is_inside.sum()),
-        "num_weighted_outside": options.weighted,
+        "num_weighted_outside": len(without),
         "raw": {"share": raw.share, "error": raw.error},
-        "reweighted": {"share": exact.share, "error": exact.error},
-        "ess_fraction": float(np.sum(others) ** 2 / np.sum(others**2) / len(others)),
-        "ess_fraction_inside": None,
-        "evaluations": len(rows),
-        # The two solves must agree, or the weights belong to other points.
-        "largest_difference": float(np.max(np.abs(np.asarray(again) - np.asarray(draws)[np.asarray(rows)]))),
-        "seconds": {"draws": round(drawn - begun, 1), "weights": round(time.perf_counter() - drawn, 1)},
+        "reweighted": reweighted,
+        "ess_fraction_inside": share_of(within),
+        "ess_fraction_outside": share_of(without),
+        "ess_fraction_of_the_run": sampler.ess_fraction,
+        "log_z": [float(sampler.log_z), float(sampler.log_z_error)],
+        "evaluations": len(within) + len(without),
+        "seconds": round(seconds, 1),
     }
-    if len(inside):
-        within = np.exp(logs[: len(inside)] - np.max(logs[: len(inside)]))
-        row["ess_fraction_inside"] = float(np.sum(within) ** 2 / np.sum(within**2) / len(within))
-    return row
 
 
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("runs", type=Path, nargs="+")
-    made.add_argument("--draws", type=int, default=100_000)
-    made.add_argument("--weighted", type=int, default=2_000, help="of the draws outside the mode")
+    made.add_argument("--draws", type=int, default=10_000, help="of a round")
+    made.add_argument("--rounds", type=int, default=10)
+    made.add_argument("--weighted", type=int, default=200, help="draws outside the mode that are weighed in a round")
     made.add_argument("--seed", type=int, default=100, help="of the draws")
+    made.add_argument("--chunk", type=int, default=2_000, help="draws at a time without densities")
     options = made.parse_args()
     enable_compilation_cache()
-    rows = []
+    rows: list[dict] = []
     for folder in options.runs:
-        rows.append(one(folder, options))
-        print(rows[-1], flush=True)
-        finish(options, {"runs": rows}, draws=options.draws, weighted=options.weighted, seed=options.seed)
+        begun, sampler = time.perf_counter(), load_run(folder)
+        rounds: list[tuple] = []
+        rows.append({})
+        for index in range(options.rounds):
+            rounds.append(one_round(jax.random.fold_in(jax.random.key(options.seed), index), sampler, options))
+            rows[-1] = summary(folder, sampler, rounds, time.perf_counter() - begun)
+            print(rows[-1], flush=True)
+            finish(options, {"runs": rows}, draws=options.draws, weighted=options.weighted, seed=options.seed)
 
 
 if __name__ == "__main__":
