@@ -29,6 +29,8 @@ from tempering.metrics import population, population_of_two_stages
 from tempering.metrics.populations import RARE_MODE
 from tempering.molecules import phi_psi
 
+PAD = 16
+
 
 def one_round(key, sampler, options) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which draws are inside, and log weights of those and of some of the others."""
@@ -43,9 +45,9 @@ def one_round(key, sampler, options) -> tuple[np.ndarray, np.ndarray, np.ndarray
     rows = np.concatenate([inside, others]).astype(int)
     if len(rows) == 0:
         return is_inside, np.zeros(0), np.zeros(0)
-    again, log_q = sampler.model.draw(
-        key_draw, options.draws, sampler.sampling, with_density=True, rows=jnp.asarray(rows)
-    )
+    padded = jnp.asarray(np.resize(rows, -(-len(rows) // PAD) * PAD))  # else every round would compile anew
+    again, log_q = sampler.model.draw(key_draw, options.draws, sampler.sampling, with_density=True, rows=padded)
+    again, log_q = again[: len(rows)], log_q[: len(rows)]
     # The two solves must agree, or the weights would belong to other points.
     np.testing.assert_allclose(np.asarray(again), np.asarray(draws)[rows], atol=1e-3)
     weighted = weigh(target, again, log_q, jnp.ones(()), ledger=Ledger(), stage="metrics")
