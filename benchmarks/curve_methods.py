@@ -76,6 +76,11 @@ TARGETS = {
 }
 
 
+def weighted_draws(method: str, budget: int) -> int:
+    """Evaluations that a method of one rule spends on weights after the fit."""
+    return min(budget // 4, MOST_WEIGHTED) if method == "ptsd-weighted" else 0
+
+
 def geometric(hottest: float, num_levels: int) -> tuple[float, ...]:
     return (*(hottest ** (1 - level / (num_levels - 1)) for level in range(num_levels - 1)), 1.0)
 
@@ -101,10 +106,8 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
 
         enable_compilation_cache()
         config = preset(PRESETS[method].format(name))
-        num_weighted = min(budget // 4, MOST_WEIGHTED) if method == "ptsd-weighted" else 0
+        num_weighted = split_budget(budget, target.dim)[1] if method == "ours" else weighted_draws(method, budget)
         fitting = budget - num_weighted
-        if method == "ours":
-            fitting, num_weighted = split_budget(budget, target.dim)
         config = longest(config, name, fitting) if method == "pt-dm" else scaled(config, fitting)
         sampler = FITS[config.method].fit(target, key, config.settings, ledger=Ledger(fitting))
         log_z = None if sampler.log_z is None else float(sampler.log_z)

@@ -5,7 +5,8 @@
 A point of a curve is (target, method, budget, seed). Each leaves `record.json` and the points it was judged by under
 `--folder`, and is not made again. Parts can be made elsewhere (`--targets`, `--methods`, `--budgets`, `--seeds`) and
 joined: `--merge a.json b.json` takes what those files hold before anything is made, and `--merge ... --no-runs` makes
-nothing. What a point is judged by, the same for all methods:
+nothing. Where `ours` is what another name stands for, its points are taken from there (`made_as`). What a point is
+judged by, the same for all methods:
 
 - 10,000 points against 10,000 exact samples. Of more points, 10,000 at random. Fewer, or weighted ones, are resampled
   systematically: every point comes as often as its weight says, rounded up or down. PT+DM and the paper's PTSD draw
@@ -30,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from curve_figure import draw
-from curve_methods import BUDGETS, METHODS, TARGETS, fit_points
+from curve_methods import BUDGETS, METHODS, TARGETS, fit_points, weighted_draws
 
 NUM_COMPARED, NUM_TRANSPORT, NUM_FLOORS = 10_000, 2_000, 5
 
@@ -178,6 +179,21 @@ def commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
+def as_ours(records: dict[tuple, dict]) -> dict[tuple, dict]:
+    """Records of `ours` that there are under another name: the same split of the same budget, seed and target."""
+    from tempering import split_budget
+
+    found = {}
+    for (name, method, budget, seed), record in records.items():
+        if method not in ("ptsd", "ptsd-weighted"):
+            continue
+        num_weighted = split_budget(budget, TARGETS[name].make().dim)[1]
+        own = (name, "ours", budget, seed)
+        if num_weighted == weighted_draws(method, budget) and own not in records:
+            found[own] = {**record, "method": "ours", "made_as": method}
+    return found
+
+
 def options_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
@@ -221,6 +237,7 @@ def main() -> None:
     for point in wanted:
         if point not in records and has_record(point):
             records[point] = json.loads((place_of(options.folder, point) / "record.json").read_text())
+    records |= as_ours(records)
     without = [point for point in wanted if point not in records]
     for point in without:
         print("no result:", *point)
