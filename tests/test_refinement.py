@@ -9,6 +9,7 @@ from scipy import stats
 
 from support.counting import counting_target
 from support.random_checks import assert_mean, assert_same_distribution_ks, must_fail
+from support.tiny import quick_compilation
 from tempering.buffer import ORIGINS, Buffer, from_states
 from tempering.kernels import HMC, MALA, ChainState
 from tempering.ledger import Ledger
@@ -25,6 +26,12 @@ SIZE = 3000
 EVERY = Refinement(num_steps=10, adapt_fraction=0.5)
 SEVERAL = Refinement(num_steps=11, num_states=3, adapt_fraction=0.1)
 SUBSET = Refinement(num_steps=7, num_chains=1000, thin=3, adapt_fraction=0.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 def buffer_at(beta, seed, size=SIZE, shift=0.0) -> Buffer:

@@ -21,6 +21,7 @@ from support.exact_sampler import (
     sampler_of,
 )
 from support.random_checks import assert_fraction, assert_mean, assert_std, must_fail
+from support.tiny import quick_compilation
 from support.unchecked import unchecked
 from tempering import interval, positive
 from tempering.adapters import FunctionTarget
@@ -30,6 +31,12 @@ from tempering.errors import DensityError, SettingsError
 from tempering.loading import load_sampler
 from tempering.sampler import Sampler
 from tempering.targets import Gaussian, in_inner_coordinates
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly():
+    with quick_compilation():
+        yield
 
 
 @pytest.fixture
