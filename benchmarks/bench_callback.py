@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import from_callable
@@ -48,9 +47,7 @@ def overhead(fn: Callable[[np.ndarray], float], num_points: int, num_steps: int)
     rules = Rules.of(0.234, 5, num_steps, "even_odd")
 
     def walk(steps: int):
-        return jax.block_until_ready(
-            advance(jax.random.key(2), target, kernel, state, betas, rules, jnp.asarray(steps, jnp.int32))
-        )
+        return jax.block_until_ready(advance(jax.random.key(2), target, kernel, state, betas, rules, steps))
 
     walk(1)  # compiles
     rows = np.asarray(positions, np.float64).reshape((-1, DIM))

@@ -105,14 +105,14 @@ def sides_of(target, num_steps: int) -> dict:
     swapping = Rules.of(kernel.optimal_acceptance, SWAP_INTERVAL, NEVER, "even_odd")
     staying = Rules.of(kernel.optimal_acceptance, NEVER, NEVER, "even_odd")
     count = jnp.asarray(num_steps, jnp.int32)
-    state = advance(key, target, kernel, state, BETAS, swapping, jnp.asarray(20, jnp.int32))
+    state = advance(key, target, kernel, state, BETAS, swapping, 20)
     points = state.chain.position.reshape((-1, target.dim))
     noise = jax.random.normal(jax.random.key(3), state.chain.position.shape)
     uniform = jax.random.uniform(jax.random.key(4), state.chain.log_density.shape)
     calls = {
-        "step": lambda: advance(key, target, kernel, state, BETAS, swapping, count),
+        "step": lambda: advance(key, target, kernel, state, BETAS, swapping, num_steps),
         "value and gradient": lambda: bare(target, points, count),
-        "step without swaps": lambda: advance(key, target, kernel, state, BETAS, staying, count),
+        "step without swaps": lambda: advance(key, target, kernel, state, BETAS, staying, num_steps),
         "random numbers": lambda: random_numbers(key, state, count),
         "decision": lambda: decision(state, noise, uniform, count),
     }

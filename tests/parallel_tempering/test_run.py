@@ -10,16 +10,16 @@ from support.random_checks import must_fail
 from tempering.errors import BudgetError
 from tempering.kernels import MALA
 from tempering.ledger import Ledger
-from tempering.parallel_tempering import Rules, advance, betas_of, collect, run, start
-from tempering.parallel_tempering.run import _block_size, _pieces
+from tempering.parallel_tempering import Rules, advance, betas_of, collect, evenly, run, start
+from tempering.parallel_tempering.run import _pieces, block_size
 from tempering.targets import Gaussian, Target, anisotropic_gaussian
 
 KEY = jax.random.key(60)
 KERNEL = MALA()
 
 
-def _advance(target, state, betas, rules, num_steps: int):
-    return advance(KEY, target, KERNEL, state, betas, rules, jnp.asarray(num_steps, jnp.int32))
+def _advance(target, state, betas, rules, num_steps: int, num_draws: int = 1):
+    return advance(KEY, target, KERNEL, state, betas, rules, num_steps, num_draws)
 
 
 def _assert_equal(one, other) -> None:
@@ -43,10 +43,10 @@ def test_cutting_a_run_into_calls_changes_nothing(target, started, betas, rules)
 
 
 def test_collecting_is_advancing_and_looking(target, started, betas, rules):
-    last, draws = collect(KEY, target, KERNEL, started, betas, rules, jnp.asarray(4, jnp.int32), num_draws=5)
+    last, draws = collect(KEY, target, KERNEL, started, betas, rules, evenly(4, 5))
     state = started
     for draw in range(5):
-        state = _advance(target, state, betas, rules, 4)
+        state = _advance(target, state, betas, rules, 4, 5)  # the same program: equal to the bit
         _assert_equal(state.chain, jax.tree.map(lambda leaf, draw=draw: leaf[draw], draws))
     _assert_equal(state, last)
 
@@ -72,15 +72,15 @@ def test_run_burns_in_then_keeps(target, started, betas, rules):
     assert [done for done, _ in seen] == [step for _, step in seen]
     assert seen[-1][0] == int(state.step) == 107
     assert int(state.tally.num_steps) == 100
-    burnt = _advance(target, started, betas, rules, 7)
-    _, expected = collect(KEY, target, KERNEL, burnt, betas, rules, jnp.asarray(2, jnp.int32), num_draws=5)
+    burnt = _advance(target, started, betas, rules, 7, 5)
+    _, expected = collect(KEY, target, KERNEL, burnt, betas, rules, evenly(2, 5))
     first = jax.tree.map(lambda leaf: jnp.swapaxes(leaf[:, :5], 0, 1), draws)
     _assert_equal(first, expected)
 
 
 @pytest.mark.parametrize("total", [1, 7, 10, 30, 97, 100, 1000])
 def test_blocks_cover_a_run_exactly(total):
-    size = _block_size(total)
+    size = block_size(total)
     assert total % size == 0 and size <= max(1, total // 10)
     for piece in (1, 3, size, total, 2 * total):
         pieces = _pieces(total, piece)

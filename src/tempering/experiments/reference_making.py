@@ -165,7 +165,7 @@ def make_reference(
     num_before = burn_in // 2 if settings.mass == "adapted" else 0
     if num_before:
         spend(ledger, "initial_pt", target, num_points * num_before * kernel.evaluations_per_step)
-        state = advance(key_run, Scaled(target, units), kernel, state, betas, rules, jnp.asarray(num_before, jnp.int32))
+        state = advance(key_run, Scaled(target, units), kernel, state, betas, rules, num_before)
         state, units = _with_measured_masses(target, state, units)
         tell(num_before, state)
     state, draws = run(

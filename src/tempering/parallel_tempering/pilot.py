@@ -25,7 +25,7 @@ from tempering.ledger import Ledger
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.mixing import split_rhat, virial
 from tempering.parallel_tempering.relax import NUM_STEPS, settled
-from tempering.parallel_tempering.run import Rules, run
+from tempering.parallel_tempering.run import Rules, block_size, run
 from tempering.parallel_tempering.scouts import LEG_GROWTH, Journey, largest_growth, send
 from tempering.parallel_tempering.state import TemperingState
 from tempering.settings import Pilot
@@ -164,6 +164,7 @@ class _Oven:
             mixed.log_density.reshape(-1),
             num_legs=min(self.pilot.num_scout_legs, max(2, num_legs), half),
             num_steps=half,
+            block=block_size(half // 2),
             target_acceptance=self.target_acceptance,
             ledger=self.ledger,
             stage="pilot",

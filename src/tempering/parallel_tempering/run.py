@@ -10,6 +10,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.errors import DensityError
 from tempering.kernels import ChainState, Kernel, StepSizes, init
@@ -20,7 +21,7 @@ from tempering.parallel_tempering.swap import even_odd, sweep
 from tempering.targets.cost import has_gradient, spend
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["Rules", "advance", "collect", "run", "start"]
+__all__ = ["Rules", "advance", "block_size", "collect", "evenly", "run", "start"]
 
 _SWAPS = {"even_odd": even_odd, "sweep": sweep}
 
@@ -125,15 +126,6 @@ def _step(key: Key, target, kernel: Kernel, state: TemperingState, betas: Array,
 
 
 @eqx.filter_jit
-def advance(
-    key: Key, target, kernel: Kernel, state: TemperingState, betas: Array, rules: Rules, num_steps: Array
-) -> TemperingState:
-    """`num_steps` steps (a traced count, so that one compilation serves every length), keeping only the last state."""
-    body = lambda _, carry: _step(key, target, kernel, carry, betas, rules)  # noqa: E731
-    return jax.lax.fori_loop(0, num_steps, body, state)
-
-
-@eqx.filter_jit
 def collect(
     key: Key,
     target,
@@ -141,17 +133,39 @@ def collect(
     state: TemperingState,
     betas: Array,
     rules: Rules,
-    thin: Array,
-    num_draws: int,
+    thin: Int[Array, " draw"],
 ) -> tuple[TemperingState, ChainState]:
-    """`num_draws` states of every chain, `thin` steps apart: the last state, and draws of axes (draw, level, chain)."""
+    """States of every chain, each so many steps after the one before: the last state, and draws (draw, level, chain).
 
-    def keep_one(carry: TemperingState, _) -> tuple[TemperingState, ChainState]:
+    The steps are traced, so that one program serves every spacing (`evenly`), and `advance` too.
+    """
+
+    def keep_one(carry: TemperingState, num_steps: Array) -> tuple[TemperingState, ChainState]:
         body = lambda _, inner: _step(key, target, kernel, inner, betas, rules)  # noqa: E731
-        carry = jax.lax.fori_loop(0, thin, body, carry)
+        carry = jax.lax.fori_loop(0, num_steps, body, carry)
         return carry, carry.chain
 
-    return jax.lax.scan(keep_one, state, length=num_draws)
+    return jax.lax.scan(keep_one, state, thin)
+
+
+def evenly(thin: int, num_draws: int) -> Int[Array, " draw"]:
+    """For `collect`: so many draws, `thin` steps apart."""
+    return jnp.asarray(np.full(num_draws, thin, np.int32))  # by NumPy: nothing to compile
+
+
+def advance(
+    key: Key,
+    target,
+    kernel: Kernel,
+    state: TemperingState,
+    betas: Array,
+    rules: Rules,
+    num_steps: int,
+    num_draws: int = 1,
+) -> TemperingState:
+    """`num_steps` steps, keeping only the last state, by the program that `collect` has for `num_draws`."""
+    all_first = jnp.asarray(np.eye(1, num_draws, dtype=np.int32)[0] * np.int32(num_steps))
+    return collect(key, target, kernel, state, betas, rules, all_first)[0]
 
 
 @eqx.filter_jit
@@ -253,7 +267,7 @@ def _replace_bad(key: Key, chain: ChainState, is_good: Array) -> ChainState:
     return jax.tree.map(lambda leaf: leaf[row, column], chain)
 
 
-def _block_size(num_draws: int) -> int:
+def block_size(num_draws: int) -> int:
     """The largest divisor of `num_draws` that still gives about ten blocks, so that one compilation serves all."""
     return next(size for size in range(max(1, num_draws // 10), 0, -1) if num_draws % size == 0)
 
@@ -282,19 +296,17 @@ def run(
         The last state, whose tally covers the kept part, and draws of axes (level, draw, chain).
     """
     num_levels, num_chains = state.chain.log_density.shape
-    cost_of_step = num_levels * num_chains * kernel.evaluations_per_step
+    cost_of_step, block = num_levels * num_chains * kernel.evaluations_per_step, block_size(num_draws)
     for done, size in _pieces(burn_in, max(1, burn_in // 10)):
         spend(ledger, stage, target, size * cost_of_step)
-        state = advance(key, target, kernel, state, betas, rules, jnp.asarray(size, jnp.int32))
+        # By the program that draws: one of their own would be traced, lowered and loaded, too.
+        state = advance(key, target, kernel, state, betas, rules, size, block)
         on_block(done + size, state)
     state = eqx.tree_at(lambda state: state.tally, state, state.tally.cleared())
     blocks = []
-    block_size = _block_size(num_draws)
-    for done, size in _pieces(num_draws, block_size):
+    for done, size in _pieces(num_draws, block):
         spend(ledger, stage, target, size * thin * cost_of_step)
-        state, draws = collect(
-            key, target, kernel, state, betas, rules, jnp.asarray(thin, jnp.int32), num_draws=block_size
-        )
+        state, draws = collect(key, target, kernel, state, betas, rules, evenly(thin, block))
         blocks.append(draws)
         on_block(burn_in + (done + size) * thin, state)
     return state, _joined(blocks)

@@ -19,7 +19,7 @@ import numpy as np
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.ledger import Ledger
 from tempering.parallel_tempering.ladder import betas_of
-from tempering.parallel_tempering.run import Rules, collect
+from tempering.parallel_tempering.run import Rules, collect, evenly
 from tempering.parallel_tempering.state import TemperingState
 from tempering.targets.cost import spend
 from tempering.types import Array, Float, Int, Key
@@ -69,6 +69,7 @@ def send(
     *,
     num_legs: int,
     num_steps: int,
+    block: int = 1,
     target_acceptance: float,
     ledger: Ledger,
     stage: str,
@@ -81,6 +82,7 @@ def send(
         state: chains at `temperature`, one level, in units of their spread there; step sizes are theirs.
         typical: log densities, along the path at `temperature`, of draws of these chains.
         num_steps: of the way up.
+        block: steps at a time, where a leg is a multiple of it: the pilot's, whose program then serves here.
     """
     num_chains, cost = state.chain.log_density.shape[1], kernel.evaluations_per_step
     num, num_uphill = num_steps // num_legs, num_steps * cost // num_legs
@@ -96,8 +98,12 @@ def send(
         now = eqx.tree_at(lambda state: state.step_sizes, now, _longer(now.step_sizes, kernel.scale_power))
         spend(ledger, stage, target, num * num_chains * cost)
         rules = Rules.of(target_acceptance, 1, int(now.step) + num, "even_odd")
-        betas, every = betas_of((hotter,)), jnp.asarray(1, jnp.int32)
-        now, path = collect(key, target, kernel, now, betas, rules, every, num_draws=num)
+        betas, block = betas_of((hotter,)), block if num % block == 0 else num
+        parts = []
+        for _ in range(num // block):
+            now, part = collect(key, target, kernel, now, betas, rules, evenly(1, block))
+            parts.append(part)
+        path = _path(parts)
         spread = _spread(now)
         growth = float(largest_growth(spread, spreads[-1]))
         # Once may be chance, or one step of a lagging chain; what runs away does so again when it is hotter still.
@@ -112,6 +118,12 @@ def send(
         points.append(ascend(target, astray, beta, first_step, middle, num_uphill))
     found = _brought_back(state.chain, points, beta, low) if points else state.chain
     return Journey(found, tuple(temperatures[1:]), tuple(spreads[1:]), num_running == 2)
+
+
+@jax.jit
+def _path(parts: list[ChainState]) -> ChainState:
+    """All draws of a leg, in their order."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 @eqx.filter_jit
