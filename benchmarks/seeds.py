@@ -53,10 +53,12 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     short = {key: result[key] for key in keep} | {"pareto_k": result.get("pareto_k")}  # older folders have none
     short["process_seconds"] = round(seconds, 2)  # from the start of Python to its end
     short["ledger"] = result["ledger"]["points"]
-    short["levels"] = [
-        {key: level[key] for key in ("temperature", "ess_fraction", "acceptance")} for level in result["levels"]
-    ]
+    of_level = ("temperature", "ess_fraction", "acceptance", "train_loss", "validation_loss")
+    short["levels"] = [{key: level.get(key) for key in of_level} for level in result["levels"]]
     short["metrics"] = {key: {"value": m["value"], "floor": m["floor"]} for key, m in result["metrics"].items()}
+    for key, metric in result["metrics"].items():
+        if key.startswith("rare_mode"):  # the populations themselves, with errors, stand there
+            short["metrics"][key]["description"] = metric["description"]
     return short
 
 
