@@ -1,7 +1,6 @@
 """The figure of `curves.py`: evaluations against error, a panel a target and metric, floors in grey."""
 
 COLOURS = {
-    "ptsd": "#f2788a",
     "ours": "#c8102e",
     "ptsd-paper": "#e08a1e",
     "pt-dm": "#7b4fa3",
@@ -9,7 +8,6 @@ COLOURS = {
     "smc": "#2a9d5c",
 }
 NAMES = {
-    "ptsd": "unweighted",
     "ours": "PTSD, ours",
     "ptsd-paper": "PTSD, paper",
     "pt-dm": "PT+DM",

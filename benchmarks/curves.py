@@ -20,6 +20,7 @@ judged by, the same for all methods:
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -180,12 +181,14 @@ def commit() -> str:
 
 
 def as_ours(records: dict[tuple, dict]) -> dict[tuple, dict]:
-    """Records of `ours` that there are under another name: the same split of the same budget, seed and target."""
+    """Records of `ours` that there are under another name: the same split of the same budget, with today's settings."""
     from tempering import split_budget
+    from tempering.experiments.presets import preset
 
+    today = {name: json.loads(json.dumps(dataclasses.asdict(preset(name).settings))) for name in TARGETS}
     found = {}
     for (name, method, budget, seed), record in records.items():
-        if method not in ("ptsd", "ptsd-weighted"):
+        if method not in ("ptsd", "ptsd-weighted") or record.get("settings") != today[name]:
             continue
         num_weighted = split_budget(budget, TARGETS[name].make().dim)[1]
         own = (name, "ours", budget, seed)
@@ -220,7 +223,8 @@ def main() -> None:
             make_one(*point, place_of(options.folder, point))
         return
     merged = [json.loads(path.read_text()) for path in options.merge]
-    records = {(r["target"], r["method"], r["budget"], r["seed"]): r for part in merged for r in part["runs"]}
+    known = (record for part in merged for record in part["runs"] if "made_as" not in record)
+    records = {(r["target"], r["method"], r["budget"], r["seed"]): r for r in known}
     floors: dict[str, dict] = {}
     for part in merged:
         floors |= part["floors"]
@@ -231,6 +235,7 @@ def main() -> None:
         for budget in map(int, options.budgets or BUDGETS[name])
         for seed in options.seeds
     ]
+    records |= as_ours(records)
     has_record = lambda point: (place_of(options.folder, point) / "record.json").exists()  # noqa: E731
     if not options.no_runs:
         run_missing([point for point in wanted if point not in records and not has_record(point)], options)

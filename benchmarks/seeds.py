@@ -39,7 +39,7 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     place = folder / f"{name}-{seed}"
     place.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", ONE, name, str(seed), str(place / "run"), *changes]
-    begun = time.perf_counter()
+    is_new, begun = not (place / "run" / "config.json").exists(), time.perf_counter()
     with open(place / "log.txt", "a") as log:
         code = subprocess.run(command, stdout=log, stderr=log, check=False).returncode
     seconds = time.perf_counter() - begun
@@ -51,7 +51,8 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
     keep = ("seed", "evaluations", "ess_fraction", "log_z", "log_z_error", "log_z_exact")
     keep += ("fit_seconds", "wall_seconds", "device")
     short = {key: result[key] for key in keep} | {"pareto_k": result.get("pareto_k")}  # older folders have none
-    short["process_seconds"] = round(seconds, 2)  # from the start of Python to its end
+    # From the start of Python to its end; a run that was resumed has more than this process.
+    short["process_seconds"] = round(seconds, 2) if is_new else None
     short["ledger"] = result["ledger"]["points"]
     of_level = ("temperature", "ess_fraction", "acceptance", "train_loss", "validation_loss")
     short["levels"] = [{key: level.get(key) for key in of_level} for level in result["levels"]]

@@ -139,6 +139,7 @@ def test_changes_are_checked_together():
         ("trainning.num_steps=5", r"unknown setting 'trainning'; known here: .*settings"),
         ("settings.trainning.num_steps=5", r"unknown setting 'settings.trainning'; known here: .*training"),
         ("buffer_size.x=5", r"unknown setting 'settings.buffer_size'"),
+        ("last_refinement.num_steps=5", r"last_refinement is none here; give it whole, .*=\{\"num_steps\": 5\}"),
         ("seeds=5", r"unknown setting 'seeds'; known here: .*seed"),
         ("training.num_steps", r"--set 'training.num_steps' .*must be name=value"),
         ("=5", r"--set '=5' .*must be name=value"),

@@ -63,13 +63,16 @@ def gaussian_model(dim: int = 20) -> tuple:
 
 
 @pytest.mark.parametrize("is_quasi_random", [False, True])
-def test_the_first_draws_again_are_the_same_draws(is_quasi_random):
+def test_some_draws_again_are_the_same_draws(is_quasi_random):
     _, model = gaussian_model(3)
     sampling = Sampling(num_steps=4, divergence="exact", chunk_size=64)
     key = jax.random.key(5)
     everything, _ = model.draw(key, 150, sampling, with_density=True, is_quasi_random=is_quasi_random)
     first, _ = model.draw(key, 150, sampling, with_density=True, is_quasi_random=is_quasi_random, rows=jnp.arange(40))
     np.testing.assert_allclose(first, everything[:40], rtol=1e-5)
+    rows = jnp.asarray(np.random.default_rng(0).integers(0, 150, 90))  # in any order, more than once, two chunks
+    some, _ = model.draw(key, 150, sampling, with_density=True, is_quasi_random=is_quasi_random, rows=rows)
+    np.testing.assert_allclose(some, everything[rows], rtol=1e-5)
     fewer, _ = model.draw(key, 40, sampling, with_density=True, is_quasi_random=True)
     assert not np.allclose(fewer, first), "forty of their own are others, where they cover space evenly"
 

@@ -71,6 +71,12 @@ CASES = {
         tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0), level_size=48, last_buffer_size=80),
     ),
     "PTSD without models on the way": ("ptsd", tiny_ptsd(guidance=Guidance("reweighted"))),
+    "PTSD, the last level refined for longer": (
+        "ptsd",
+        tiny_ptsd(
+            **ONE_NETWORK, last_refinement=Refinement(num_steps=7, num_states=3, adapt_fraction=0.1), num_final_draws=0
+        ),
+    ),
     "PTSD without final draws": ("ptsd", tiny_ptsd(num_final_draws=0)),
     "PTSD, steps that do not divide by thin": (
         "ptsd",

@@ -140,13 +140,14 @@ def test_several_states_of_every_chain_are_kept(exact):
     """Eleven steps, one of them adapting: states after the fifth, eighth and eleventh step."""
     assert (SEVERAL.num_adapting, SEVERAL.interval, SEVERAL.num_made) == (1, 3, 11)
     hot, cold, *_ = refined(*exact, SEVERAL)
-    assert hot.size == cold.size == 3 * SIZE
+    assert hot.size == SIZE and cold.size == 3 * SIZE
+    check_rows(hot)
     check_rows(cold)
-    states = [(hot.take(rows), cold.take(rows)) for rows in jnp.arange(3 * SIZE).reshape(3, SIZE)]
-    for pair in states:
-        check_levels(*pair)
-    assert np.mean(np.any(states[0][1].position != states[1][1].position, axis=1)) > 0.9
-    must_fail(check_levels, cold, hot)
+    states = [cold.take(rows) for rows in jnp.arange(3 * SIZE).reshape(3, SIZE)]
+    for one in states:
+        check_levels(hot, one)
+    assert np.mean(np.any(states[0].position != states[1].position, axis=1)) > 0.9
+    must_fail(check_levels, states[2], hot)
 
 
 @pytest.mark.slow

@@ -178,6 +178,15 @@ CONTRADICTIONS = [
         lambda: PTSDSettings(guidance=Guidance("reweighted"), last_refinement=Refinement(num_steps=0)),
         r"last_refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
     ),
+    (lambda: Refinement(num_steps=0, num_states=2), r"refinement\.num_states = 2 .*at most the 1 step"),
+    (
+        lambda: PTSDSettings(
+            guidance=Guidance("reweighted"),
+            refinement=Refinement(num_steps=50, num_chains=9),
+            last_refinement=Refinement(num_steps=5),
+        ),
+        r"last_refinement\.num_chains = None .*a number where refinement\.num_chains is one",
+    ),
     (lambda: Refinement(num_chains=5, thin=0), r"refinement\.thin = 0 .*at least 1"),
     (
         lambda: PTSDSettings(buffer_size=3_001),

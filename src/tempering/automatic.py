@@ -59,7 +59,8 @@ def split_budget(budget: int, dim: int) -> tuple[int, int]:
 
         fitting, weighing = tp.split_budget(50_000, dim=2)
         sampler = tp.fit(log_density, dim=2, budget=fitting)
-        draws, log_weights = sampler.sample_weighted(weighing)
+        if weighing:
+            draws, log_weights = sampler.sample_weighted(weighing)
 
     Raises:
         SettingsError: for a budget or a dimension below 1.

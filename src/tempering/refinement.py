@@ -107,7 +107,10 @@ def refine(
         stage="refinement",
         on_block=on_block,
     )
-    new_hot, new_cold = (from_states(jax.tree.map(lambda leaf, k=k: leaf[k], draws), "refined") for k in (0, 1))
+    # The hotter level has as many samples as chains; only the colder one keeps several states of each.
+    first_hot = 0 if refinement.num_chains is not None else refinement.num_kept - 1
+    new_hot = from_states(jax.tree.map(lambda leaf: leaf[0, first_hot:], draws), "refined")
+    new_cold = from_states(jax.tree.map(lambda leaf: leaf[1], draws), "refined")
     if refinement.num_chains is not None:
         # The cold buffer grows by the joined states; the hot one, which has grown before, keeps the same size.
         new_cold = join(cold, new_cold)

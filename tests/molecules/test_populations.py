@@ -130,14 +130,32 @@ def _two_stages(rng, num: int, num_outside: int, share: float, ratio: float) -> 
     return population_of_two_stages(inside, logs[inside], logs[~inside][:num_outside])
 
 
-def test_two_stages_find_the_population_with_the_right_error():
-    rng, share, ratio = np.random.default_rng(3), 0.01, 2.5
+@pytest.mark.parametrize("share", [0.01, 0.4])
+def test_two_stages_find_the_population_with_the_right_error(share):
+    rng, ratio = np.random.default_rng(3), 2.5
     truth = ratio * share / (ratio * share + 1.0 - share)
     found = [_two_stages(rng, 20_000, 300, share, ratio) for _ in range(NUM_REPEATS)]
     assert_mean(np.array([each.share for each in found]), truth)
     assert_mean(_scores(found, truth), 1.0)
-    # The saboteurs: the plain share, and weights of those inside alone.
+    # The saboteurs: the plain share, and an error that is a third too small.
     must_fail(assert_mean, np.array([each.num_inside / each.num_samples for each in found]), truth)
+    must_fail(assert_mean, _scores(found, truth) * 1.5**2, 1.0)
+
+
+def test_two_stages_count_how_many_are_inside_as_random():
+    """Where all weights are equal and all are weighed, the error is the binomial one."""
+    inside = np.arange(1_000) < 500
+    found = population_of_two_stages(inside, np.zeros(500), np.zeros(500))
+    assert (found.share, found.error) == (0.5, pytest.approx(math.sqrt(0.25 / 1_000), rel=1e-9))
+
+
+def test_two_stages_never_claim_more_than_they_saw():
+    """One draw inside that weighs next to nothing, and one beside which all others do."""
+    one = np.arange(100_000) < 1
+    little = population_of_two_stages(one, np.array([-12.0]), np.zeros(1_000))
+    assert little.share < 1e-9 and little.error == pytest.approx(1e-5, rel=1e-3)
+    much = population_of_two_stages(one, np.array([0.0]), np.full(1_000, -800.0))
+    assert much.share == 1.0 and 0.0 < much.error < 1.0
 
 
 def test_two_stages_agree_with_one_where_all_are_weighed():

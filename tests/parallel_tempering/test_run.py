@@ -11,7 +11,7 @@ from tempering.errors import BudgetError
 from tempering.kernels import MALA
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import Rules, advance, betas_of, collect, evenly, run, start
-from tempering.parallel_tempering.run import _pieces, block_size
+from tempering.parallel_tempering.run import _pieces, _step, block_size
 from tempering.targets import Gaussian, Target, anisotropic_gaussian
 
 KEY = jax.random.key(60)
@@ -40,6 +40,19 @@ def test_cutting_a_run_into_calls_changes_nothing(target, started, betas, rules)
         cut = _advance(target, cut, betas, rules, num_steps)
     _assert_equal(whole, cut)
     assert int(whole.step) == int(whole.tally.num_steps) == 20
+
+
+def test_advancing_is_stepping(target, started, betas, rules):
+    """Against single steps, compiled apart from the loop: equal but for rounding."""
+    step = eqx.filter_jit(_step)
+    expected = started
+    for _ in range(6):
+        expected = step(KEY, target, KERNEL, expected, betas, rules)
+    for num_draws in (1, 3):
+        found = _advance(target, started, betas, rules, 6, num_draws)
+        assert int(found.step) == int(expected.step) == 6
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
 
 
 def test_collecting_is_advancing_and_looking(target, started, betas, rules):

@@ -177,6 +177,12 @@ def _assign(record: dict[str, Any], path: str, value: Any) -> None:
     place = record
     for depth, name in enumerate(names[:-1]):
         if not isinstance(place.get(name), dict):
+            if name in place and place[name] is None:
+                whole = ".".join(names[: depth + 1])
+                raise SettingsError(
+                    f"{path} cannot be set alone: {whole} is none here; give it whole, such as "
+                    f'{whole.removeprefix("settings.")}={{"{names[-1]}": {json.dumps(value)}}}'
+                )
             raise SettingsError(_unknown(".".join(names[: depth + 1]), place))
         place = place[name]
     is_open = names[:-1] == ["target", "arguments"]

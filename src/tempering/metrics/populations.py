@@ -155,20 +155,27 @@ def population_of_two_stages(
     both = np.concatenate(sides)
     if np.any(np.isnan(both)) or np.any(both == np.inf) or not np.any(np.isfinite(sides[1])):
         raise MetricError("log weights must be finite or -inf, and not all of those outside -inf")
-    top = float(np.max(both))
-    within, without = (np.exp(logs - top) for logs in sides)
-    mean, total = float(np.mean(without)), float(np.sum(within))
-    outside = num_outside * mean
-    share = total / (total + outside)
-    # Inside, the number of samples is itself random; outside, what the choice of some adds.
-    relative_outside = float(np.std(without, ddof=1)) / mean / math.sqrt(len(without))
-    num_effective = float(np.sum(without)) ** 2 / float(np.sum(without**2)) * num_outside / len(without)
-    if total == 0.0:
-        return Population(0.0, 1.0 / num_effective, int(inside.sum()), inside.size, num_effective)
-    relative_inside = math.sqrt(float(np.sum(within**2))) / total
-    error = share * (1.0 - share) * math.hypot(relative_inside, relative_outside)
-    num_effective += total**2 / float(np.sum(within**2))
-    return Population(share, error, int(inside.sum()), int(inside.size), num_effective)
+    num_inside = int(inside.sum())
+    log_out, squared_out, worth_out = _log_total(sides[1])
+    # Of those outside some were chosen, and how many there are is random itself.
+    squared_out = squared_out - 1.0 / len(sides[1]) + 1.0 / num_outside
+    num_effective = worth_out * num_outside / len(sides[1])
+    if not np.any(np.isfinite(sides[0])):
+        return Population(0.0, 1.0 / num_effective, num_inside, int(inside.size), num_effective)
+    log_in, squared_in, worth_in = _log_total(sides[0])
+    odds = log_in - log_out - math.log(num_outside / len(sides[1]))
+    share = 1.0 / (1.0 + math.exp(-min(odds, 700.0))) if odds > -700.0 else 0.0
+    num_effective += worth_in
+    error = share * (1.0 - share) * math.sqrt(squared_in + squared_out)
+    return Population(share, max(error, 1.0 / num_effective), num_inside, int(inside.size), num_effective)
+
+
+def _log_total(logs: np.ndarray) -> tuple[float, float, float]:
+    """log sum w, the squared relative error of the sum (of a number of terms that is random), and what w is worth."""
+    top = float(np.max(logs))
+    weights = np.exp(logs - top)
+    total, squares = float(np.sum(weights)), float(np.sum(weights**2))
+    return top + math.log(total), squares / total**2, total**2 / squares
 
 
 def _error(sums: np.ndarray) -> float:

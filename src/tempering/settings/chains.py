@@ -179,10 +179,10 @@ class Refinement:
 
     Args:
         num_steps: kernel steps; 0 switches refinement off.
-        num_chains: None refines every sample and keeps the last states; a number refines that many and joins their
-            thinned states to the buffer, where the other samples keep their weights.
-        num_states: of every chain that are kept where every sample is refined: the last one, and others evenly before
-            it. More samples at no evaluation, not quite independent.
+        num_chains: None refines every sample and keeps the last states, or `num_states`; a number refines that many and
+            joins their thinned states to the buffer, where the other samples keep their weights.
+        num_states: of every chain of the colder level that are kept where every sample is refined: the last one, and
+            others evenly before it. More samples at no evaluation, not quite independent. In `last_refinement` only.
         thin: steps between joined states, with num_chains.
         adapt_fraction: share of the steps, at the start, during which step sizes still adapt.
     """
@@ -203,8 +203,8 @@ class Refinement:
             enough = self.num_steps == 0 or self.num_kept >= 1
             require(enough, "refinement.thin", self.thin, "small enough that a frozen state is kept")
             require(self.num_states == 1, "refinement.num_states", self.num_states, "1 with num_chains; use thin there")
-        elif self.num_steps > 0:
-            frozen = self.num_steps - self.num_adapting
+        else:
+            frozen = max(1, self.num_steps - self.num_adapting)
             allowed = f"at most the {frozen} steps after adaptation (num_steps, adapt_fraction)"
             require(self.num_states <= frozen, "refinement.num_states", self.num_states, allowed)
 

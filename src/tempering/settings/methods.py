@@ -70,7 +70,8 @@ class PTSDSettings(MethodSettings):
         last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
         initial_share: of what the pilot leaves of a budget, for the initial PT, where the budget sets the sizes. A
             ladder of two levels has nothing else to spend it on.
-        last_refinement: of the level at T = 1, which the final model learns; None means as `refinement` says.
+        last_refinement: of the level at T = 1, which the final model learns; None means as `refinement` says. A ladder
+            of two levels refines nothing. On a command line it is given whole: `last_refinement={"num_steps": 26}`.
     """
 
     level_size: int | None = None
@@ -118,6 +119,14 @@ class PTSDSettings(MethodSettings):
             )
             if one.num_chains is not None:
                 require(one.num_chains <= self.buffer_size, f"{name}.num_chains", one.num_chains, "at most buffer_size")
+        # Levels that are taken over have grown by what joined them, and every one of their samples would be refined.
+        grows = self.is_reweighting and self.refinement.num_chains is not None
+        require(
+            not grows or refinements[1].num_chains is not None,
+            "last_refinement.num_chains",
+            refinements[1].num_chains,
+            "a number where refinement.num_chains is one and guidance.kind = 'reweighted'",
+        )
         require(
             self.refinement.num_states == 1,
             "refinement.num_states",
