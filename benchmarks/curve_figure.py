@@ -48,7 +48,7 @@ def _panel(axes, rows: list[dict], metric: str, title: str, floor: float) -> Non
 
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ends = []
+    ends, rightmost = [], max(row["evaluations"] for row in rows)  # names stand in the margin, wherever a curve ends
     for method, colour in COLOURS.items():
         mine = sorted((row for row in rows if row["method"] == method), key=lambda row: row["evaluations"])
         if not mine:
@@ -58,7 +58,7 @@ def _panel(axes, rows: list[dict], metric: str, title: str, floor: float) -> Non
         error = [min(row[metric]["error"] or 0.0, 0.9 * row[metric]["mean"]) for row in mine]
         width = 2.4 if method == "ours" else 1.5
         axes.errorbar(x, y, error, color=colour, linewidth=width, elinewidth=0.9, marker="o", markersize=3.5)
-        ends.append((x[-1], y[-1], NAMES[method], colour))
+        ends.append((rightmost, y[-1], NAMES[method], colour))
     axes.axhline(floor, color="#8a8a8a", linewidth=1.2)
     axes.annotate(
         "exact samples",
