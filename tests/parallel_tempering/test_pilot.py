@@ -9,13 +9,13 @@ from support.counting import CountingTarget, counting_target
 from support.random_checks import assert_fraction, must_fail
 from support.tiny import quick_compilation
 from tempering.errors import BudgetError
-from tempering.kernels import MALA
+from tempering.kernels import HMC, MALA
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.pilot import planned_evaluations
 from tempering.parallel_tempering.relax import NUM_STEPS
 from tempering.settings import Pilot
-from tempering.targets import Gaussian, GaussianMixture
+from tempering.targets import Gaussian, GaussianMixture, ManyWell
 
 PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12, num_scout_legs=0)
 KERNEL = MALA()
@@ -83,6 +83,18 @@ def test_modes_too_far_apart_spend_the_plan_and_say_so():
     # The plan allows for starting points in a wall, which these are not.
     assert ledger.total == planned_evaluations(PILOT, KERNEL) - PILOT.num_chains * (1 + NUM_STEPS)
     _check_spent(result, ledger, PILOT)
+
+
+def test_short_rounds_are_not_held_up_by_units_of_the_round_before():
+    """Many wells: at T = 64 one of two coordinates is four times as wide as the other, at T = 4 they are alike."""
+    target, pilot = ManyWell(dim=32), Pilot(num_chains=13, num_steps=24, growth=4.0, max_rounds=8, max_rhat=1.4)
+    kernel, ledger = HMC(num_leapfrog=4), Ledger()
+    positions = jax.random.normal(jax.random.key(92), (13, 32))
+    result = heat(jax.random.key(93), target, kernel, positions, pilot, kernel.optimal_acceptance, ledger)
+    # With the units of T = 16 chains mix at 256 at the soonest.
+    assert result.is_mixed and result.hottest <= 64.0, result.rhats
+    rounds = len(result.rhats) + 2  # scouts take two
+    assert ledger.total == 13 * (1 + 24 * 4 * rounds)
 
 
 def test_a_single_round_still_names_a_temperature_above_one():

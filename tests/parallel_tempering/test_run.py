@@ -102,6 +102,15 @@ def test_blocks_cover_a_run_exactly(total):
     assert _pieces(0, 1) == []
 
 
+def test_blocks_of_ones_own_change_nothing(target, started, betas, rules):
+    lengths = {"burn_in": 3, "num_draws": 6, "thin": 2, "stage": "initial_pt"}
+    usual = run(KEY, target, KERNEL, started, betas, rules, ledger=Ledger(), **lengths)
+    in_pairs = run(KEY, target, KERNEL, started, betas, rules, ledger=Ledger(), block=2, **lengths)
+    _assert_equal(usual, in_pairs)
+    with pytest.raises(ValueError, match="6 draws are not made in blocks of 4"):
+        run(KEY, target, KERNEL, started, betas, rules, ledger=Ledger(), block=4, **lengths)
+
+
 def test_a_chain_does_not_depend_on_how_many_run_beside_it(target, started, betas):
     frozen = Rules.of(KERNEL.optimal_acceptance, 2, 0, "even_odd")
     few = eqx.tree_at(

@@ -2,9 +2,10 @@
 
 Chains start where the user says and run at T = 1, then hotter and hotter by a constant factor, until the largest
 split R-hat over coordinates falls below a limit. What mixes at T has no barrier that matters at T; the final states
-are a start for the initial parallel tempering. After every round coordinates are measured in units of their spread:
-on Many-Well-32 at T = 8 one coordinate is five times as wide as the other, and steps made for the narrow one take
-a hundred to cross the wide.
+are a start for the initial parallel tempering. Coordinates are measured in units of their spread, in every round once
+chains have warmed up and again at its end: on Many-Well-32 at T = 8 one coordinate is five times as wide as the other,
+and steps made for the narrow one take a hundred to cross the wide. In units of the round before chains would not mix
+for their sake, and the pilot would go far too hot.
 
 Chains that all start in one mode mix there at once. So scouts are sent from the temperature that was found (`scouts`),
 for as many evaluations as two rounds take, where two are left. If they come back elsewhere, heating goes on with chains
@@ -113,35 +114,39 @@ class _Oven:
     ledger: Ledger
     measure: Measure
 
-    def bake(self, state: TemperingState, units: Units, temperature: float, half: int) -> _Round:
-        """One round of 2 `half` steps at one temperature; afterwards coordinates are measured anew."""
-        betas = betas_of((temperature,))
+    def bake(
+        self, state: TemperingState, units: Units, temperature: float, half: int, *, is_hotter: bool = False
+    ) -> _Round:
+        """One round of 2 `half` steps at one temperature; afterwards coordinates are measured anew.
+
+        Args:
+            is_hotter: than when `units` were measured: they are measured while chains adapt, too.
+        """
+        betas, burn_in, block = betas_of((temperature,)), half, block_size(half // 2)
         rules = Rules.of(self.target_acceptance, 1, int(state.step) + half, "even_odd")
-        state, drawn = run(
-            self.key,
-            Scaled(self.target, units),
-            self.kernel,
-            state,
-            betas,
-            rules,
-            burn_in=half,
-            num_draws=half // 2,
-            thin=2,
-            ledger=self.ledger,
-            stage="pilot",
-        )
+
+        def moved(state: TemperingState, units: Units, **lengths: int) -> tuple[TemperingState, ChainState]:
+            target, common = Scaled(self.target, units), {"ledger": self.ledger, "stage": "pilot", "block": block}
+            return run(self.key, target, self.kernel, state, betas, rules, **lengths, **common)
+
+        if is_hotter:
+            num = block * max(1, half // 4 // block)
+            state, warm = moved(state, units, burn_in=half // 2 - num, num_draws=num, thin=1)
+            state, units = self.remeasured(state, warm, units)
+            burn_in -= half // 2
+        state, drawn = moved(state, units, burn_in=burn_in, num_draws=half // 2, thin=2)
         draws, log_density = _drawn(drawn, units, betas)
         rhat = float(_largest_rhat(self.target, draws))
         # Without a gradient there is no virial, and no telling whether chains run away.
         balance = (math.nan, math.nan)
         if has_gradient(self.target):
             balance = _balance(drawn, betas)
-        chain, units = self.measured(state.chain, drawn, units)
-        state = eqx.tree_at(lambda state: state.chain, state, chain)
+        state, units = self.remeasured(state, drawn, units)
         return _Round(state, units, draws, log_density, rhat, (float(balance[0]), float(balance[1])))
 
-    def measured(self, chain: ChainState, drawn: ChainState, units: Units) -> tuple[ChainState, Units]:
-        """The chains in new units, and these, from what was drawn in the old ones."""
+    def remeasured(self, state: TemperingState, drawn: ChainState, units: Units) -> tuple[TemperingState, Units]:
+        """The state in new units, and these, from what was drawn in the old ones."""
+        chain = state.chain
         positions = drawn.position.reshape((-1, units.dim))
         if self.measure == "forces":
             geometry = self.target.geometry
@@ -149,7 +154,8 @@ class _Oven:
             heavy = units_of_masses(force_masses(geometry, forces), units.dim, geometry)
             chain, positions = chain.out_of_units(units).in_units(heavy), heavy.inward(units.outward(positions))
             units = heavy
-        return _widened(chain, positions, units, is_isotropic=self.measure != "coordinates")
+        chain, units = _widened(chain, positions, units, is_isotropic=self.measure != "coordinates")
+        return eqx.tree_at(lambda state: state.chain, state, chain), units
 
     def scout(self, mixed: _Round, temperature: float) -> tuple[Journey, _Round]:
         """Scouts sent out and judged: their own round at the same temperature, with the R-hat of both groups."""
@@ -208,7 +214,7 @@ def heat(
     while spent < pilot.max_rounds:
         is_last = temperature >= ceiling
         half = _num_steps(pilot) // 2 * (pilot.max_rounds - spent if is_last else 1)
-        rounds.append(oven.bake(state, units, temperature, half))
+        rounds.append(oven.bake(state, units, temperature, half, is_hotter=len(rounds) > 0))
         latest, spent = rounds[-1], spent + 1
         state, units = latest.state, latest.units
         rhats.append((temperature, latest.rhat))

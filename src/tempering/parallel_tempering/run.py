@@ -285,18 +285,23 @@ def run(
     thin: int,
     ledger: Ledger,
     stage: str,
+    block: int | None = None,
     on_block: Callable[[int, TemperingState], None] = lambda done, state: None,
 ) -> tuple[TemperingState, ChainState]:
     """Burn in, forget the tally, then keep `num_draws` states of every chain.
 
     Args:
+        block: draws at a time, a divisor of `num_draws`: runs with the same one share a program. None takes
+            `block_size`.
         on_block: told the steps done so far and the state, some twenty times a run.
 
     Returns:
         The last state, whose tally covers the kept part, and draws of axes (level, draw, chain).
     """
     num_levels, num_chains = state.chain.log_density.shape
-    cost_of_step, block = num_levels * num_chains * kernel.evaluations_per_step, block_size(num_draws)
+    cost_of_step, block = num_levels * num_chains * kernel.evaluations_per_step, block or block_size(num_draws)
+    if num_draws % block:
+        raise ValueError(f"{num_draws} draws are not made in blocks of {block}")
     for done, size in _pieces(burn_in, max(1, burn_in // 10)):
         spend(ledger, stage, target, size * cost_of_step)
         # By the program that draws: one of their own would be traced, lowered and loaded, too.
