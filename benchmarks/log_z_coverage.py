@@ -2,9 +2,11 @@
 
     python benchmarks/log_z_coverage.py mog40 --seeds 0 1 2 3 --out results/log-z-coverage.json
     python benchmarks/log_z_coverage.py --from results/mog40.json --out results/log-z-coverage.json
+    python benchmarks/log_z_coverage.py --again runs/seeds/mw32-* --rounds 10 --out results/log-z-again.json
 
 The first runs presets as `seeds.py` does and takes its options; the second reads what that wrote. Seeds that failed, or
-have no log Z, or no error of it, count as outside.
+have no log Z, or no error of it, count as outside. The third asks finished samplers again, with `--draws` new weighted
+draws in every round: whether errors are honest for a given sampler, from many estimates.
 """
 
 import argparse
@@ -27,7 +29,7 @@ def score(run: dict) -> float | None:
 
 def coverage(runs: list[dict]) -> dict:
     """Scores by seed, the share of all seeds within three standard errors, and the root mean square of the scores."""
-    names = ("seed", "log_z", "log_z_error", "log_z_exact", "ess_fraction", "pareto_k", "failed")
+    names = ("seed", "round", "log_z", "log_z_error", "log_z_exact", "ess_fraction", "pareto_k", "failed")
     rows = [{name: run[name] for name in names if name in run} | {"z": score(run)} for run in runs]
     scores = [row["z"] for row in rows if row["z"] is not None]
     return {
@@ -39,35 +41,70 @@ def coverage(runs: list[dict]) -> dict:
     }
 
 
+def again(folders: list[Path], num_rounds: int, num_draws: int) -> list[dict]:
+    """Rows as those of `seeds.py`, one for every round of every finished run."""
+    from tempering.experiments.compilation import enable_compilation_cache
+    from tempering.experiments.run import load_run
+    from tempering.pareto import log_z_with_tail
+
+    enable_compilation_cache()
+    rows = []
+    for folder in folders:
+        place = folder / "run"
+        known, sampler = json.loads((place / "result.json").read_text()), load_run(place)
+        for index in range(num_rounds):
+            _, log_weights = sampler.sample_weighted(num_draws, seed=1_000 + index)
+            log_z, error = log_z_with_tail(log_weights)
+            row = {"seed": known["seed"], "round": index, "log_z": float(log_z), "log_z_error": float(error)}
+            rows.append({**row, "log_z_exact": known["log_z_exact"]})
+    return rows
+
+
+def write(out: Path, source: str, commit: str, presets: dict[str, dict]) -> None:
+    """The scores on the screen and in a file."""
+    result = {"command": " ".join(["python", *sys.argv]), "source": source, "commit": commit, "presets": {}}
+    for name, preset in presets.items():
+        result["presets"][name] = table = coverage(preset["runs"])
+        for row in table["runs"]:
+            z, k = ("none" if row.get(key) is None else f"{row[key]:+.2f}" for key in ("z", "pareto_k"))
+            print(f"{name:20s} seed {row['seed']:3d}  z {z}  k {k}  {row.get('failed', '')}")
+        print(f"{name:20s} within 3: {table['share_within_3']:.2f} of {table['num_seeds']}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="*", help="run these by seeds.py first; further options are passed on to it")
     parser.add_argument("--from", dest="source", type=Path, help="a JSON of seeds.py")
+    parser.add_argument("--again", type=Path, nargs="+", help="folders that seeds.py left, each with a finished run")
+    parser.add_argument("--rounds", type=int, default=10, help="of --again")
+    parser.add_argument("--draws", type=int, default=2_000, help="of a round")
+    parser.add_argument(
+        "--commit", default=None, help="where the tree is not a git checkout; of the runs asked --again"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(20)))
     parser.add_argument("--out", type=Path, required=True)
     options, passed_on = parser.parse_known_args()
-    if bool(options.presets) == bool(options.source):
-        parser.error("give presets to run, or --from a JSON of seeds.py, and not both")
+    if sum(map(bool, (options.presets, options.source, options.again))) != 1:
+        parser.error("give presets to run, or --from a JSON of seeds.py, or folders --again, and one of them only")
+    if options.again:
+        rows = again(options.again, options.rounds, options.draws)
+        names = {folder.name.rpartition("-")[0] for folder in options.again}
+        write(options.out, "new draws", options.commit or "unknown", {"+".join(sorted(names)): {"runs": rows}})
+        return
     source = options.source or options.out.with_name(options.out.stem + "-runs.json")
     if options.presets:
         seeds = [str(seed) for seed in options.seeds]
         program = str(Path(__file__).with_name("seeds.py"))
+        passed_on += ["--commit", options.commit] if options.commit else []
         subprocess.run(
             [sys.executable, program, *options.presets, "--seeds", *seeds, *passed_on, "--out", str(source)], check=True
         )
     elif passed_on:
         parser.error(f"unknown options {passed_on}")
     content = json.loads(source.read_text())
-    command = " ".join(["python", *sys.argv])
-    result = {"command": command, "source": source.name, "commit": content["commit"], "presets": {}}
-    for name, preset in content["presets"].items():
-        result["presets"][name] = table = coverage(preset["runs"])
-        for row in table["runs"]:
-            z, k = ("none" if row.get(key) is None else f"{row[key]:+.2f}" for key in ("z", "pareto_k"))
-            print(f"{name:20s} seed {row['seed']:3d}  z {z}  k {k}  {row.get('failed', '')}")
-        print(f"{name:20s} within 3: {table['share_within_3']:.2f} of {table['num_seeds']}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    write(options.out, source.name, content["commit"], content["presets"])
 
 
 if __name__ == "__main__":
