@@ -203,6 +203,16 @@ CONTRADICTIONS = [
         lambda: PTSDSettings(guidance=Guidance("reweighted"), refinement=Refinement(num_steps=0)),
         r"refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
     ),
+    (
+        lambda: PTSDSettings(is_sized_by_budget=True),
+        r"refinement\.num_steps = 5 .*0 where the budget sets the sizes.*is_sized_by_budget=false",
+    ),
+    (
+        lambda: PTSDSettings(
+            is_sized_by_budget=True, refinement=Refinement(num_steps=0), last_refinement=Refinement(num_steps=3)
+        ),
+        r"last_refinement\.num_steps = 3 .*0 where the budget sets the sizes",
+    ),
     (lambda: PTSDSettings(level_size=1_999), r"level_size = 1999 .*refined in pairs"),
     (lambda: PTSDSettings(last_buffer_size=2_001), r"last_buffer_size = 2001 .*refined in pairs"),
     *(

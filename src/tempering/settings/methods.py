@@ -112,6 +112,13 @@ class PTSDSettings(MethodSettings):
         )
         for name, one in zip(("refinement", "last_refinement"), refinements, strict=True):
             require(
+                one.num_steps == 0 or not self.is_sized_by_budget,
+                f"{name}.num_steps",
+                one.num_steps,
+                "0 where the budget sets the sizes, which differ from level to level: pairs of samples are refined",
+                "or give sizes and is_sized_by_budget=false",
+            )
+            require(
                 one.num_steps > 0 or not self.is_reweighting,
                 f"{name}.num_steps",
                 one.num_steps,
