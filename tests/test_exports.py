@@ -124,4 +124,9 @@ def test_a_sampler_writes_the_draws_of_its_seed(tmp_path):
     assert sampler.ledger.points["sampling"] == spent + 40
     with pytest.raises(RunFolderError, match="exists"):
         sampler.save_draws(tmp_path / "a.npz", 20, weighted=True)
+    with pytest.raises(SettingsError, match="is_quasi_random = True .*False without weights"):
+        sampler.save_draws(tmp_path / "b.npz", 20, is_quasi_random=True)
     assert sampler.ledger.points["sampling"] == spent + 40, "refused before anything is drawn"
+    stored = read_arrays(sampler.save_draws(tmp_path / "b.npz", 20, seed=4, weighted=True, is_quasi_random=True))
+    draws, log_weights = sampler.sample_weighted(20, seed=4, is_quasi_random=True)
+    assert_same(stored, {"draws": draws, "log_weights": log_weights})

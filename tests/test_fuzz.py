@@ -260,6 +260,7 @@ sampler_inputs = st.one_of(
     st.tuples(st.just("save_draws"), st.just("path"), bad_files),
     st.tuples(st.just("save_draws"), st.just("num"), bad_nums),
     st.tuples(st.just("save_draws"), st.just("weighted"), not_a_flag),
+    st.tuples(st.sampled_from(["sample_weighted", "save_draws"]), st.just("is_quasi_random"), not_a_flag),
 )
 
 

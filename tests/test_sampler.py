@@ -99,6 +99,27 @@ def test_weights_make_draws_exact_and_are_counted_apart(exact):
     assert exact.ledger.points["sampling"] == 1000 and exact.evaluations == 2000
 
 
+def assert_even(draws: np.ndarray) -> None:
+    """Means of coordinates and of their squares are closer than those of independent draws nearly ever are."""
+    standard = (draws.astype(np.float64) - LOCATION) / STD
+    first, second = np.mean(standard, axis=0), np.mean(standard**2, axis=0) - 1.0
+    error = 1.0 / np.sqrt(len(draws))
+    assert np.sqrt(np.mean(first**2)) < 0.15 * error and np.sqrt(np.mean(second**2)) < 0.3 * np.sqrt(2.0) * error
+
+
+def test_quasi_random_draws_are_even_and_cost_the_same(exact):
+    COUNTER.reset()
+    draws, log_weights = exact.sample_weighted(1024, seed=5, is_quasi_random=True)
+    assert exact.ledger.points["sampling"] == 1024 and COUNTER.total == 1024
+    assert_even(draws)
+    must_fail(assert_even, exact.sample_weighted(1024, seed=5)[0])
+    # Each draw is one of the model: its weight is 1 to a per cent, as that of others.
+    assert np.max(np.abs(np.exp(log_weights.astype(np.float64) - LOG_Z) - 1)) < 0.1
+    again, other = (exact.sample_weighted(1024, seed=seed, is_quasi_random=True)[0] for seed in (5, 6))
+    np.testing.assert_array_equal(draws, again)
+    assert np.min(np.abs(draws - other)) > 0 and np.max(np.abs(draws - other)) > 1
+
+
 def test_exact_draws_follow_the_target_where_the_model_does_not(exact):
     """A target narrower than the model and off to one side; the model's own draws are what must be rejected."""
     std, location = 0.75 * STD, LOCATION + 0.3 * STD

@@ -119,6 +119,7 @@ def _sample(
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("draws.npz"),
     seed: int = 0,
     weighted: bool = False,
+    quasi_random: bool = False,
 ) -> None:
     """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF).
 
@@ -128,13 +129,14 @@ def _sample(
         out: the file to write, in the format of its suffix; it must not exist.
         seed: the same seed gives the same draws.
         weighted: add log weights that make expectations exact; costs one evaluation a draw.
+        quasi_random: weighted draws that cover the target evenly: in few dimensions means over all are much closer.
     """
     from tempering.exports import check_place
 
     require_count("-n", num)
     check_place(out)
     sampler = tempering.load(folder)
-    sampler.save_draws(out, num, seed=seed, weighted=weighted)
+    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
 
 

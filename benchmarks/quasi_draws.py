@@ -1,0 +1,72 @@
+"""What quasi-random weighted draws are worth: how much less means over them vary than over as many independent ones.
+
+    python benchmarks/quasi_draws.py RUN [RUN ...] [--draws 2048] [--rounds 16] [--out results/quasi-draws.json]
+
+RUN is a folder with a finished run of a target without symmetries. In every round both kinds are drawn with weights,
+and estimate log Z, the mean of every coordinate and the mean energy. A ratio of variances of 4 says that four times as
+many independent draws, and evaluations, would be needed.
+"""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import finish, parser
+
+from tempering.experiments.compilation import enable_compilation_cache
+from tempering.experiments.run import load_run
+from tempering.experiments.run_folder import RunFolder
+
+
+def estimates(sampler, num: int, seed: int, *, is_quasi_random: bool) -> dict[str, np.ndarray]:
+    """What one set of weighted draws says."""
+    draws, log_weights = sampler.sample_weighted(num, seed=seed, is_quasi_random=is_quasi_random)
+    log_weights = log_weights.astype(np.float64)
+    weights = np.exp(log_weights - np.max(log_weights))
+    share = weights / np.sum(weights)
+    log_density = np.asarray(jax.jit(jax.vmap(sampler.target.log_density))(jnp.asarray(draws)), np.float64)
+    return {
+        "log_z": np.atleast_1d(np.log(np.mean(weights)) + np.max(log_weights)),
+        "mean": share @ np.asarray(draws, np.float64),
+        "energy": np.atleast_1d(-share @ log_density),
+    }
+
+
+def compare(folder: Path, num: int, num_rounds: int) -> dict:
+    """Standard deviations over rounds of both kinds, and the ratio of variances; of means over all coordinates."""
+    sampler = load_run(folder)
+    kinds = {"independent": False, "quasi_random": True}
+    rounds = {
+        kind: [estimates(sampler, num, seed, is_quasi_random=flag) for seed in range(num_rounds)]
+        for kind, flag in kinds.items()
+    }
+    config = RunFolder.read_config(folder)
+    row: dict = {"preset": config.name, "seed": config.seed, "dim": sampler.dim, "ess_fraction": sampler.ess_fraction}
+    for name in ("log_z", "mean", "energy"):
+        variance = {
+            kind: float(np.mean(np.var([one[name] for one in many], axis=0, ddof=1))) for kind, many in rounds.items()
+        }
+        row[name] = {f"sd_{kind}": value**0.5 for kind, value in variance.items()}
+        row[name]["ratio_of_variances"] = variance["independent"] / variance["quasi_random"]
+    return row
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("runs", type=Path, nargs="+")
+    made.add_argument("--draws", type=int, default=2_048)
+    made.add_argument("--rounds", type=int, default=16)
+    options = made.parse_args()
+    if options.quick:
+        options.draws, options.rounds = 64, 3
+    enable_compilation_cache()
+    rows = []
+    for folder in options.runs:
+        rows.append(compare(folder, options.draws, options.rounds))
+        print(rows[-1], flush=True)
+        finish(options, {"runs": rows}, draws=options.draws, rounds=options.rounds)
+
+
+if __name__ == "__main__":
+    main()
