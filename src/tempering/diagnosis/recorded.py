@@ -22,6 +22,8 @@ _HIGH_K, _VERY_HIGH_K = 0.7, 1.0
 """Above the first means over weights cannot be trusted, above the second they need not exist (Vehtari et al. 2024)."""
 _LOW_SHARE, _LOW_ESS, _LEAST_ESS = 0.05, 100.0, 20.0
 """Effective share and numbers of final draws: means are known to a tenth, or a quarter, of a standard deviation."""
+_MOST_COUNT = 0.5
+"""Effective share of final draws from which the largest do not outweigh the rest, whatever their tail foretells."""
 _COLLAPSED = 30.0
 """Effective draws of a level below which nothing can be learnt from it."""
 _LOW_SWAPS = 0.05
@@ -169,11 +171,17 @@ def _final(sampler) -> list[Finding]:
     k = sampler.pareto_k
     shown = "none" if k is None else f"{k:.2f}"
     measured = f"effective share {share:.3f} of {num or 0:,} draws, Pareto k {shown}"
-    if size < _LEAST_ESS or (k is not None and k > _VERY_HIGH_K):
+    has_tail, has_no_mean = k is not None and k > _HIGH_K, k is not None and k > _VERY_HIGH_K
+    if size < _LEAST_ESS or (has_no_mean and share < _MOST_COUNT):
         meaning = "a few draws carry all the weight: weighted means, log Z and their errors mean nothing"
         findings = [Finding(name, "wrong", measured, meaning, _MORE)]
-    elif share < _LOW_SHARE or size < _LOW_ESS or (k is not None and k > _HIGH_K):
+    elif share < _LOW_SHARE or size < _LOW_ESS or (has_tail and share < _MOST_COUNT):
         meaning = "a few draws outweigh the rest: weighted means and log Z have larger errors than stated"
+        findings = [Finding(name, "doubtful", measured, meaning, _MORE)]
+    elif has_tail:
+        meaning = (
+            "the largest weights have a heavy tail: what they stand for is drawn too rarely, and errors may be larger"
+        )
         findings = [Finding(name, "doubtful", measured, meaning, _MORE)]
     else:
         findings = [Finding(name, "good", measured, "weighted expectations can be relied on")]
