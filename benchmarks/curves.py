@@ -38,7 +38,7 @@ from curve_methods import BUDGETS, METHODS, TARGETS, fit_points, weighted_draws
 
 NUM_COMPARED, NUM_TRANSPORT = 10_000, 2_000
 NUM_REFERENCES, NUM_EXACT, NUM_EXACT_TRANSPORT = 10, 20, 2
-"""Of the floors: reference sets, one a seed, and sets of exact samples for each, fewer for transport."""
+"""Of the floors: reference sets at the least, one a seed, and sets of exact samples for each, fewer for transport."""
 
 
 def metrics_of(name: str) -> tuple[str, ...]:
@@ -125,13 +125,13 @@ def make_one(name: str, method: str, budget: int, seed: int, place: Path) -> Non
     (place / "record.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
-def make_floors(name: str) -> dict[str, list[float]]:
+def make_floors(name: str, num_references: int) -> dict[str, list[float]]:
     """The metrics of exact samples against the reference set of every seed: energy bins depend on the latter."""
     floors: dict[str, list[float]] = {metric: [] for metric in metrics_of(name)}
-    for index in range(NUM_REFERENCES):
-        reference = exact_samples(name, index)
+    for index in range(num_references):
+        reference, first = exact_samples(name, index), 1_000 + NUM_EXACT * index
         found = [
-            judge(name, exact_samples(name, 100 + i), reference, has_transport=i < NUM_EXACT_TRANSPORT)
+            judge(name, exact_samples(name, first + i), reference, has_transport=i < NUM_EXACT_TRANSPORT)
             for i in range(NUM_EXACT)
         ]
         for metric, values in floors.items():
@@ -257,7 +257,9 @@ def main() -> None:
     without = [point for point in wanted if point not in records]
     for point in without:
         print("no result:", *point)
-    floors = {name: make_floors(name) for name in sorted({record["target"] for record in records.values()})}
+    num_references = max(NUM_REFERENCES, *(1 + record["seed"] for record in records.values()))
+    names = sorted({record["target"] for record in records.values()})
+    floors = {name: make_floors(name, num_references) for name in names}
     runs = [records[point] for point in sorted(records)]
     command = " ".join(["python", *sys.argv])
     commits = sorted({options.commit or commit()} | {c for part in merged for c in part["commits"]})

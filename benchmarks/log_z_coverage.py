@@ -35,7 +35,8 @@ def coverage(runs: list[dict]) -> dict:
     return {
         "share_within_3": sum(abs(z) < 3 for z in scores) / len(rows),
         "root_mean_square_z": (sum(z * z for z in scores) / len(scores)) ** 0.5 if scores else None,
-        "num_seeds": len(rows),
+        "num_seeds": len({row["seed"] for row in rows}),
+        "num_estimates": len(rows),
         "num_without_z": len(rows) - len(scores),
         "runs": rows,
     }
@@ -68,7 +69,7 @@ def write(out: Path, source: str, commit: str, presets: dict[str, dict]) -> None
         for row in table["runs"]:
             z, k = ("none" if row.get(key) is None else f"{row[key]:+.2f}" for key in ("z", "pareto_k"))
             print(f"{name:20s} seed {row['seed']:3d}  z {z}  k {k}  {row.get('failed', '')}")
-        print(f"{name:20s} within 3: {table['share_within_3']:.2f} of {table['num_seeds']}")
+        print(f"{name:20s} within 3: {table['share_within_3']:.2f} of {table['num_estimates']}")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -88,10 +89,15 @@ def main() -> None:
     options, passed_on = parser.parse_known_args()
     if sum(map(bool, (options.presets, options.source, options.again))) != 1:
         parser.error("give presets to run, or --from a JSON of seeds.py, or folders --again, and one of them only")
+    if passed_on and not options.presets:
+        parser.error(f"unknown options {passed_on}")
     if options.again:
-        rows = again(options.again, options.rounds, options.draws)
-        names = {folder.name.rpartition("-")[0] for folder in options.again}
-        write(options.out, "new draws", options.commit or "unknown", {"+".join(sorted(names)): {"runs": rows}})
+        names = {folder: folder.name.rpartition("-")[0] for folder in options.again}
+        tables = {
+            name: {"runs": again([f for f in names if names[f] == name], options.rounds, options.draws)}
+            for name in sorted(set(names.values()))
+        }
+        write(options.out, "new draws", options.commit or "unknown", tables)
         return
     source = options.source or options.out.with_name(options.out.stem + "-runs.json")
     if options.presets:
@@ -101,8 +107,6 @@ def main() -> None:
         subprocess.run(
             [sys.executable, program, *options.presets, "--seeds", *seeds, *passed_on, "--out", str(source)], check=True
         )
-    elif passed_on:
-        parser.error(f"unknown options {passed_on}")
     content = json.loads(source.read_text())
     write(options.out, source.name, content["commit"], content["presets"])
 

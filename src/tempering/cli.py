@@ -129,7 +129,7 @@ def _sample(
         out: the file to write, in the format of its suffix; it must not exist.
         seed: the same seed gives the same draws.
         weighted: add log weights that make expectations exact; costs one evaluation a draw.
-        quasi_random: weighted draws that cover the target evenly: in few dimensions means over all are much closer.
+        quasi_random: weighted draws that cover the target evenly: in few dimensions means over all may be much closer.
     """
     from tempering.exports import check_place
 

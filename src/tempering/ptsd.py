@@ -337,7 +337,7 @@ def _num_draws(run: _Run, is_last: bool) -> int:
     settings, ledger = run.settings, run.progress.ledger
     if not is_last:
         return settings.level_size or settings.buffer_size
-    if settings.is_sized_by_budget and ledger.budget is not None and settings.refinement_at(1.0).num_steps == 0:
+    if settings.is_sized_by_budget and ledger.budget is not None:
         return (ledger.budget - ledger.total) // points_per_gradient(run.target) - settings.num_final_draws
     return settings.last_buffer_size or settings.buffer_size
 

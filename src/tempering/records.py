@@ -145,8 +145,8 @@ def level_warnings(
         )
     if pareto_k is not None and pareto_k > _HIGH_K:
         warnings.append(
-            f"the final model's weights have a Pareto k of {pareto_k:.2f}, above {_HIGH_K}: a few draws outweigh the "
-            "rest, so that weighted means, log Z and their errors are not to be relied on; raise `budget`, or give "
+            f"the final model's weights have a Pareto k of {pareto_k:.2f}, above {_HIGH_K}: the largest have a heavy "
+            "tail, so that weighted means, log Z and their errors are not to be relied on; raise `budget`, or give "
             "more levels in `ladder=`, and compare `sample_weighted` over several seeds"
         )
     return tuple(warnings)

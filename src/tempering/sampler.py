@@ -137,9 +137,9 @@ class Sampler:
         Args:
             num, seed: as for `sample`.
             is_quasi_random: start from scrambled Sobol points, which cover the space of noise evenly, and the draws the
-                target. Means over all of them are as unbiased as before and, in few dimensions, much closer; they gain
-                most where `num` is a power of two. The draws are not independent: errors by the usual formulas are too
-                large, a part of them is no better than as many others, and draw i depends on `num`.
+                target. Means over all of them are as unbiased as before and, in few dimensions, may be much closer;
+                they gain most where `num` is a power of two. The draws are not independent: errors by the usual
+                formulas do not hold, a part of them is no better than as many others, and draw i depends on `num`.
         """
         require_flag("is_quasi_random", is_quasi_random)
         weighted = self._weighted(num, seed, is_quasi_random=is_quasi_random)

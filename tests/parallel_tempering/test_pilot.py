@@ -12,6 +12,7 @@ from tempering.errors import BudgetError
 from tempering.kernels import HMC, MALA
 from tempering.ledger import Ledger
 from tempering.parallel_tempering import heat
+from tempering.parallel_tempering import pilot as pilot_module
 from tempering.parallel_tempering.pilot import planned_evaluations
 from tempering.parallel_tempering.relax import NUM_STEPS
 from tempering.settings import Pilot
@@ -85,16 +86,24 @@ def test_modes_too_far_apart_spend_the_plan_and_say_so():
     _check_spent(result, ledger, PILOT)
 
 
-def test_short_rounds_are_not_held_up_by_units_of_the_round_before():
-    """Many wells: at T = 64 one of two coordinates is four times as wide as the other, at T = 4 they are alike."""
+def assert_some_stay_cool(num: int = 8) -> None:
+    """Short rounds on many wells: at T = 64 one of two coordinates is four times as wide as the other, at 4 alike."""
     target, pilot = ManyWell(dim=32), Pilot(num_chains=13, num_steps=24, growth=4.0, max_rounds=8, max_rhat=1.4)
-    kernel, ledger = HMC(num_leapfrog=4), Ledger()
-    positions = jax.random.normal(jax.random.key(92), (13, 32))
-    result = heat(jax.random.key(93), target, kernel, positions, pilot, kernel.optimal_acceptance, ledger)
-    # With the units of T = 16 chains mix at 256 at the soonest.
-    assert result.is_mixed and result.hottest <= 64.0, result.rhats
-    rounds = len(result.rhats) + 2  # scouts take two
-    assert ledger.total == 13 * (1 + 24 * 4 * rounds)
+    kernel, hottest = HMC(num_leapfrog=4), []
+    for seed in range(num):
+        ledger, positions = Ledger(), jax.random.normal(jax.random.key(92 + seed), (13, 32))
+        result = heat(jax.random.key(seed), target, kernel, positions, pilot, kernel.optimal_acceptance, ledger)
+        assert ledger.total == 13 * (1 + 24 * 4 * (len(result.rhats) + 2))  # scouts take two rounds
+        hottest.append(result.hottest)
+    # Three quarters do on the average; with the units of the round before none of 48 did.
+    assert sum(temperature <= 64.0 for temperature in hottest) >= 3, hottest
+
+
+def test_short_rounds_are_not_held_up_by_units_of_the_round_before(monkeypatch):
+    assert_some_stay_cool()
+    bake = pilot_module._Oven.bake
+    monkeypatch.setattr(pilot_module._Oven, "bake", lambda self, *given, is_hotter=False: bake(self, *given))
+    must_fail(assert_some_stay_cool)
 
 
 def test_a_single_round_still_names_a_temperature_above_one():

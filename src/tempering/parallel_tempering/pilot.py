@@ -200,7 +200,7 @@ def heat(
 
     Args:
         units: to start in, which carry the masses of particles; None has none.
-        measure: what units become after a round. coordinates: the spread of each. together: one spread for all, as
+        measure: what units become in a round. coordinates: the spread of each. together: one spread for all, as
             particles need it. forces: the same, and particles weigh in proportion to the mean squared force on them.
     """
     key_start, key_run = jax.random.split(key)
