@@ -222,7 +222,7 @@ def test_the_readme_example_runs_as_printed(monkeypatch, capsys):
     assert README.exists(), "there is no README.md, whose first Python lines this test runs"
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert blocks, "README.md has no ```python block, whose lines this test runs"
-    monkeypatch.setattr(api, "default_settings", lambda method, dim, geometry: shrunk(default_settings(method, dim)))
+    monkeypatch.setattr(api, "default_settings", lambda *given: shrunk(default_settings(*given)))
     names: dict = {}
     exec(compile(blocks[0], str(README), "exec"), names)
     printed = capsys.readouterr().out
