@@ -139,6 +139,14 @@ def test_the_same_call_reads_the_result_back_and_evaluates_nothing(folder, monke
     assert np.all(np.isfinite(again.sample_weighted(3)[1]))
 
 
+def test_a_kill_right_after_the_configuration_leaves_nothing_out(folder, tmp_path):
+    place, _ = folder
+    shutil.copytree(place, tmp_path / "run")
+    (tmp_path / "run" / "environment.json").unlink()
+    fit(seed=5, out=tmp_path / "run")
+    assert files_of(tmp_path / "run") == files_of(place)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -15,7 +15,7 @@ from tempering.experiments.config import OWN_DENSITY, MetricsConfig, RunConfig
 from tempering.experiments.evaluation import judge
 from tempering.experiments.methods import METHODS, check_budget
 from tempering.experiments.reference import load_reference
-from tempering.experiments.run_folder import RunFolder, environment
+from tempering.experiments.run_folder import RunFolder
 from tempering.ledger import Ledger
 from tempering.loading import load_sampler
 from tempering.sampler import Sampler, has_sampler
@@ -58,8 +58,7 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
             return read_json(opened.path / "result.json")
         target = target_of(opened.config)
         opened.log({"event": "resume"})
-        if not (opened.path / "environment.json").exists():  # killed between the configuration and this
-            write_json(opened.path / "environment.json", environment())
+        opened.mend()
         return _carry_out(opened, target, on_event)
 
 

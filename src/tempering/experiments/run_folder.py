@@ -108,6 +108,11 @@ class RunFolder:
             raise RunFolderError(f"{path} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
         return config_from_dict(content.get("config"))
 
+    def mend(self) -> None:
+        """Write what is missing where a run was killed between its configuration and its first part."""
+        if not (self.path / "environment.json").exists():
+            write_json(self.path / "environment.json", environment())
+
     def close(self) -> None:
         """Release the lock."""
         self._lock_file.close()
