@@ -1,14 +1,19 @@
 """log Z: estimates pooled by precision, and estimated determinants checked against exact ones."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from support.oracle import GaussianDenoiser
+from support.tiny import quick_compilation, tiny_ptsd
+from support.tiny_fits import fit
+from tempering import learning
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
-from tempering.importance import weigh
+from tempering.importance import Weighted, weigh
 from tempering.learning import _unchecked, checked_log_z
 from tempering.ledger import Ledger
 from tempering.log_z import pooled_log_z, recalibrated_log_z
@@ -89,6 +94,25 @@ def test_a_coarse_solver_with_probes_ends_at_the_exact_log_z(is_quasi_random):
     plain, plain_error = weighted.log_z
     assert abs(log_z - target.log_z()) < 3 * error
     assert abs(plain - target.log_z()) > 4 * plain_error, "without the check it would be wrong"
+
+
+@pytest.mark.parametrize(("tail", "largest_checked"), [(0.2, 128), (0.6, 128), (0.2, 1)])
+def test_the_last_level_counts_where_its_determinants_were_checked_and_its_weights_have_a_variance(
+    tail, largest_checked, monkeypatch
+):
+    """A fit in two dimensions with probes, told that its weights have this tail and up to where it may check."""
+    given: list = []
+    monkeypatch.setattr(learning, "pooled_log_z", lambda pairs: given.extend(pairs) or pooled_log_z(given))
+    monkeypatch.setattr(learning, "_LARGEST_CHECKED", largest_checked)
+    monkeypatch.setattr(Weighted, "pareto_k", property(lambda _: tail))
+    settings = tiny_ptsd()
+    sampling = dataclasses.replace(settings.sampling, divergence="hutchinson", num_probes=2)
+    with quick_compilation():
+        sampler = fit(settings=dataclasses.replace(settings, sampling=sampling))
+    own, last = (sampler.checks["log_z_final"], sampler.checks["log_z_final_error"]), sampler.levels[-1]
+    is_pooled = tail < 0.5 and largest_checked > 1
+    assert given == ([own, (last.log_z, last.log_z_error)] if is_pooled else [own])
+    assert (sampler.log_z, sampler.log_z_error) == pooled_log_z(given)
 
 
 def test_determinants_that_nobody_checked_are_said():

@@ -169,8 +169,8 @@ def final_sampler(
     """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0.
 
     log Z is then that of the final draws, pooled with the last level's guided draws where determinants there were exact
-    and the weights have a finite variance (Pareto k at most 0.5), and so a trustworthy error. The final draws are new,
-    so that given the model their estimate does not depend on the level's.
+    or checked (`checked_log_z`) and the weights have a finite variance (Pareto k at most 0.5), and so a trustworthy
+    error. The final draws are new, so that given the model their estimate does not depend on the level's.
 
     Args:
         checks: what the start of the run has to say to a verdict.
@@ -208,7 +208,8 @@ def final_sampler(
     own = checked_log_z(key, model, sampling, weighted)
     estimates: list[tuple[float | None, float | None]] = [own]
     guided, k = levels[-1], levels[-1].pareto_k
-    if k is not None and k <= 0.5 and is_exact(settings.sampling, draws.shape[1]):
+    is_known = is_exact(settings.sampling, draws.shape[1]) or draws.shape[1] <= _LARGEST_CHECKED
+    if k is not None and k <= 0.5 and is_known:
         estimates.append((guided.log_z, guided.log_z_error))
     log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
     final: dict[str, Any] = {"num_final_draws": num}
