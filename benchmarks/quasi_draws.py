@@ -19,13 +19,13 @@ from tempering.experiments.run import load_run
 from tempering.experiments.run_folder import RunFolder
 
 
-def estimates(sampler, num: int, seed: int, *, is_quasi_random: bool) -> dict[str, np.ndarray]:
+def estimates(sampler, log_densities, num: int, seed: int, *, is_quasi_random: bool) -> dict[str, np.ndarray]:
     """What one set of weighted draws says."""
     draws, log_weights = sampler.sample_weighted(num, seed=seed, is_quasi_random=is_quasi_random)
     log_weights = log_weights.astype(np.float64)
     weights = np.exp(log_weights - np.max(log_weights))
     share = weights / np.sum(weights)
-    log_density = np.asarray(jax.jit(jax.vmap(sampler.target.log_density))(jnp.asarray(draws)), np.float64)
+    log_density = np.asarray(log_densities(jnp.asarray(draws)), np.float64)
     return {
         "log_z": np.atleast_1d(np.log(np.mean(weights)) + np.max(log_weights)),
         "mean": share @ np.asarray(draws, np.float64),
@@ -36,9 +36,10 @@ def estimates(sampler, num: int, seed: int, *, is_quasi_random: bool) -> dict[st
 def compare(folder: Path, num: int, num_rounds: int) -> dict:
     """Standard deviations over rounds of both kinds, and the ratio of variances; of means over all coordinates."""
     sampler = load_run(folder)
+    log_densities = jax.jit(jax.vmap(sampler.target.log_density))
     kinds = {"independent": False, "quasi_random": True}
     rounds = {
-        kind: [estimates(sampler, num, seed, is_quasi_random=flag) for seed in range(num_rounds)]
+        kind: [estimates(sampler, log_densities, num, seed, is_quasi_random=flag) for seed in range(num_rounds)]
         for kind, flag in kinds.items()
     }
     config = RunFolder.read_config(folder)

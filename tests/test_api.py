@@ -17,6 +17,7 @@ from support.unchecked import unchecked
 from tempering import api, storage
 from tempering.automatic import default_settings
 from tempering.experiments.methods import METHODS
+from tempering.experiments.run_folder import RunFolder
 from tempering.parallel_tempering.initial import rows_start
 from tempering.settings import Refinement
 
@@ -139,11 +140,16 @@ def test_the_same_call_reads_the_result_back_and_evaluates_nothing(folder, monke
     assert np.all(np.isfinite(again.sample_weighted(3)[1]))
 
 
-def test_a_kill_right_after_the_configuration_leaves_nothing_out(folder, tmp_path):
+def test_a_kill_right_after_the_configuration_leaves_nothing_out(folder, tmp_path, monkeypatch):
     place, _ = folder
     shutil.copytree(place, tmp_path / "run")
     (tmp_path / "run" / "environment.json").unlink()
+    with monkeypatch.context() as full:
+        full.setattr(RunFolder, "mend", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space") as kept:  # `kept` holds the frames: nothing is closed by chance
+            fit(seed=5, out=tmp_path / "run")
     fit(seed=5, out=tmp_path / "run")
+    assert kept.value.errno == 28
     assert files_of(tmp_path / "run") == files_of(place)
 
 

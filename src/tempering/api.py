@@ -289,5 +289,9 @@ def _store(out, target, init, start_fn, method, settings, seed, budget, is_autom
             f"{out} holds a fit of another density or with other arguments; choose another folder, or repeat the call "
             "that made it"
         )
-    folder.mend()
+    try:
+        folder.mend()
+    except BaseException:
+        folder.close()
+        raise
     return folder
