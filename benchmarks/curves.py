@@ -257,7 +257,7 @@ def main() -> None:
     without = [point for point in wanted if point not in records]
     for point in without:
         print("no result:", *point)
-    num_references = max(NUM_REFERENCES, *(1 + record["seed"] for record in records.values()))
+    num_references = max([NUM_REFERENCES, *(1 + record["seed"] for record in records.values())])
     names = sorted({record["target"] for record in records.values()})
     floors = {name: make_floors(name, num_references) for name in names}
     runs = [records[point] for point in sorted(records)]
