@@ -17,7 +17,7 @@ BUDGETS = {
 METHODS = {
     "ours": "PTSD, ours: the budget split by `tp.split_budget`",
     "ptsd": "PTSD, ours: unweighted draws at every budget",
-    "ptsd-weighted": "PTSD, ours: weighted draws at every budget",
+    "ptsd-weighted": "PTSD, ours: weighted independent draws at every budget",
     "ptsd-paper": "PTSD, paper's settings",
     "pt-dm": "PT+DM",
     "pt": "PT alone",
@@ -112,7 +112,7 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
         sampler = FITS[config.method].fit(target, key, config.settings, ledger=Ledger(fitting))
         log_z = None if sampler.log_z is None else float(sampler.log_z)
         if num_weighted:
-            points, log_weights = sampler.sample_weighted(num_weighted, seed=seed)
+            points, log_weights = sampler.sample_weighted(num_weighted, seed=seed, is_quasi_random=method == "ours")
             drawn = Drawn(points, jax.nn.softmax(log_weights), log_z, sampler.evaluations + num_weighted)
         else:
             drawn = Drawn(sampler.sample(num, seed=seed), None, log_z, sampler.evaluations)

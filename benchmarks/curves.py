@@ -5,14 +5,13 @@
 A point of a curve is (target, method, budget, seed). Each leaves `record.json` and the points it was judged by under
 `--folder`, and is not made again. Parts can be made elsewhere (`--targets`, `--methods`, `--budgets`, `--seeds`) and
 joined: `--merge a.json b.json` takes what those files hold before anything is made, and `--merge ... --no-runs` makes
-nothing. Where `ours` is what another name stands for, its points are taken from there (`made_as`). What a point is
-judged by, the same for all methods:
+nothing. What a point is judged by, the same for all methods:
 
-- 10,000 points against 10,000 exact samples. Of more points, 10,000 at random. Fewer, or weighted ones, are resampled
-  systematically: every point comes as often as its weight says, rounded up or down. PT+DM and the paper's PTSD draw
-  10,000 from the trained model, unweighted and at no further evaluation. Ours splits the budget as `tp.split_budget`
-  says: weighted draws of a model fitted with the rest, or plain ones where the budget is small. `ptsd` and
-  `ptsd-weighted` are what either gives at every budget.
+- 10,000 points against 10,000 exact samples. More points, fewer, or weighted ones become 10,000 by `tp.resample`: every
+  point comes as often as its weight says, rounded up or down. PT+DM and the paper's PTSD draw 10,000 from the trained
+  model, unweighted and at no further evaluation. Ours splits the budget as `tp.split_budget` says: weighted
+  quasi-random draws of a model fitted with the rest, or plain ones where the budget is small. `ptsd` is plain draws at
+  every budget, `ptsd-weighted` weighted independent ones.
 - energy TVD with 200 bins; total variation of mode weights (MoG-40) or the largest error of a well's weight (MW-32);
   for MoG-40 W1, exact transport between the first 2,000 of both sets.
 - the floor of each: exact samples in place of the method's, mean over the reference sets of ten seeds and, for each,
@@ -22,7 +21,6 @@ judged by, the same for all methods:
 """
 
 import argparse
-import dataclasses
 import json
 import math
 import os
@@ -34,7 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from curve_figure import draw
-from curve_methods import BUDGETS, METHODS, TARGETS, fit_points, weighted_draws
+from curve_methods import BUDGETS, METHODS, TARGETS, fit_points
 
 NUM_COMPARED, NUM_TRANSPORT = 10_000, 2_000
 NUM_REFERENCES, NUM_EXACT, NUM_EXACT_TRANSPORT = 10, 20, 2
@@ -81,17 +79,13 @@ def exact_samples(name: str, index: int):
 
 def as_compared(points, weights, seed: int):
     """10,000 points, unweighted, in random order."""
-    import jax
-    import jax.numpy as jnp
+    import numpy as np
 
-    from tempering.resampling import resample
+    from tempering import resample
 
-    key = jax.random.fold_in(jax.random.key(30_000), seed)
-    num = points.shape[0]
-    if weights is None and num >= NUM_COMPARED:
-        return points[jax.random.permutation(key, num)[:NUM_COMPARED]]
-    log_weights = jnp.zeros(num) if weights is None else jnp.log(weights)
-    return points[resample(key, log_weights, NUM_COMPARED, "systematic")]
+    with np.errstate(divide="ignore"):
+        log_weights = np.zeros(len(points)) if weights is None else np.log(np.asarray(weights, np.float64))
+    return resample(np.asarray(points), log_weights, NUM_COMPARED, seed=seed)
 
 
 def make_one(name: str, method: str, budget: int, seed: int, place: Path) -> None:
@@ -108,7 +102,7 @@ def make_one(name: str, method: str, budget: int, seed: int, place: Path) -> Non
     except TemperingError as refusal:
         record["failed"] = str(refusal)
     else:
-        points = np.asarray(as_compared(drawn.points, drawn.weights, seed))
+        points = as_compared(drawn.points, drawn.weights, seed)
         assert drawn.evaluations <= budget
         record |= {
             "evaluations": drawn.evaluations,
@@ -194,23 +188,6 @@ def commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def as_ours(records: dict[tuple, dict]) -> dict[tuple, dict]:
-    """Records of `ours` that there are under another name: the same split of the same budget, with today's settings."""
-    from tempering import split_budget
-    from tempering.experiments.presets import preset
-
-    today = {name: json.loads(json.dumps(dataclasses.asdict(preset(name).settings))) for name in TARGETS}
-    found = {}
-    for (name, method, budget, seed), record in records.items():
-        if method not in ("ptsd", "ptsd-weighted") or record.get("settings") != today[name]:
-            continue
-        num_weighted = split_budget(budget, TARGETS[name].make().dim)[1]
-        own = (name, "ours", budget, seed)
-        if num_weighted == weighted_draws(method, budget) and own not in records:
-            found[own] = {**record, "method": "ours", "made_as": method}
-    return found
-
-
 def options_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
@@ -237,7 +214,7 @@ def main() -> None:
             make_one(*point, place_of(options.folder, point))
         return
     merged = [json.loads(path.read_text()) for path in options.merge]
-    known = (record for part in merged for record in part["runs"] if "made_as" not in record)
+    known = (record for part in merged for record in part["runs"])
     records = {(r["target"], r["method"], r["budget"], r["seed"]): r for r in known}
     wanted = [
         (name, method, budget, seed)
@@ -246,14 +223,12 @@ def main() -> None:
         for budget in map(int, options.budgets or BUDGETS[name])
         for seed in options.seeds
     ]
-    records |= as_ours(records)
     has_record = lambda point: (place_of(options.folder, point) / "record.json").exists()  # noqa: E731
     if not options.no_runs:
         run_missing([point for point in wanted if point not in records and not has_record(point)], options)
     for point in wanted:
         if point not in records and has_record(point):
             records[point] = json.loads((place_of(options.folder, point) / "record.json").read_text())
-    records |= as_ours(records)
     without = [point for point in wanted if point not in records]
     for point in without:
         print("no result:", *point)

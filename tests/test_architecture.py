@@ -47,6 +47,7 @@ ROOMS = (
     "diffusion",
     "guidance",
     "resampling",
+    "thinning",
     "pareto",
     "log_z",
     "polish",

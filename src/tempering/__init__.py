@@ -17,6 +17,7 @@ from tempering.references import Normal, StudentT
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings, PTSDSettings
 from tempering.targets import ExactTarget, PairPotential, Target
+from tempering.thinning import resample
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "ordered",
     "positive",
     "real",
+    "resample",
     "simplex",
     "split_budget",
 ]

@@ -1,0 +1,144 @@
+"""Equally weighted points in place of weighted draws: counts, evenness, the curve itself, and what is refused."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tempering as tp
+from tempering import DensityError, SettingsError
+from tempering.thinning import _MOST_BITS, _NUM_BITS, _place_on_curve, hilbert_order, resample
+
+
+@pytest.mark.parametrize(("dim", "num_bits"), [(1, 5), (2, 4), (3, 3), (4, 2), (6, 2)])
+def test_the_curve_goes_through_every_cell_once_and_always_to_a_neighbour(dim, num_bits):
+    sides = np.meshgrid(*[np.arange(2**num_bits)] * dim, indexing="ij")
+    cells = np.stack(sides, axis=-1).reshape(-1, dim)
+    place = _place_on_curve(cells, num_bits)
+    np.testing.assert_array_equal(np.sort(place), np.arange(2 ** (num_bits * dim)))
+    steps = np.abs(np.diff(cells[np.argsort(place)], axis=0))
+    assert np.all(np.sum(steps, axis=1) == 1)
+
+
+def test_a_place_on_the_curve_fits_into_its_integer():
+    for dim in range(1, 9):
+        num_bits = min(_NUM_BITS // dim, _MOST_BITS)
+        corners = (2**num_bits - 1) * np.eye(dim + 1, dim, dtype=np.int64)
+        place = _place_on_curve(corners, num_bits)
+        assert np.all(place >= 0) and np.unique(place).size == dim + 1
+
+
+@given(st.integers(1, 30), st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_every_draw_comes_as_often_as_its_weight_says_rounded_up_or_down(num, seed):
+    generator = np.random.default_rng(seed)
+    log_weights = np.where(generator.uniform(size=9) < 0.3, -np.inf, 3.0 * generator.normal(size=9))
+    log_weights[4] = 700.0 + generator.normal()  # a common factor beyond exp
+    log_weights[2] = 699.0
+    draws = np.arange(9.0)[:, None]
+    expected = np.exp(log_weights - np.logaddexp.reduce(log_weights)) * num
+    counts = np.bincount(resample(draws, log_weights, num, seed=seed)[:, 0].astype(int), minlength=9)
+    assert counts.sum() == num
+    assert np.all(counts >= np.floor(expected - 1e-9)) and np.all(counts <= np.ceil(expected + 1e-9))
+
+
+def test_counts_are_right_on_average():
+    log_weights = np.log([0.05, 0.15, 0.0, 0.5, 0.3], where=np.array([1, 1, 0, 1, 1]) > 0, out=np.full(5, -np.inf))
+    draws = np.random.default_rng(0).normal(size=(5, 2))
+    counts = np.zeros(5)
+    for seed in range(2_000):
+        points = resample(draws, log_weights, 3, seed=seed)
+        counts += np.sum(np.all(points[:, None] == draws, axis=-1), axis=0)
+    np.testing.assert_allclose(counts / 6_000, np.exp(log_weights), atol=0.01)
+    assert counts[2] == 0
+
+
+def mixture(generator, num, dim):
+    """Nine modes of unequal weight, and the weights by which they become equal."""
+    weights = np.arange(1.0, 10.0) / 45.0
+    mode = generator.choice(9, size=num, p=weights)
+    centres = 20.0 * np.random.default_rng(7).uniform(size=(9, dim))
+    return centres[mode] + generator.normal(size=(num, dim)), -np.log(weights[mode]), mode
+
+
+@pytest.mark.parametrize(("dim", "least"), [(2, 8.0), (5, 8.0), (12, 8.0)])
+def test_points_are_closer_to_the_weighted_draws_than_independent_picks(dim, least):
+    """By the shares of modes and the means of coordinates; what is left is a small part of the variance."""
+    generator = np.random.default_rng(dim)
+    draws, log_weights, mode = mixture(generator, 4_000, dim)
+    share = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+    table = np.concatenate([draws, np.eye(9)[mode]], axis=1)
+    aim, picks = share @ table, {"even": [], "independent": []}
+    for seed in range(20):
+        even = resample(table, log_weights, 500, seed=seed)
+        picks["even"].append(np.mean(even, axis=0) - aim)
+        chosen = generator.choice(len(share), size=500, p=share)
+        picks["independent"].append(np.mean(table[chosen], axis=0) - aim)
+    even, independent = (np.mean(np.square(picks[kind]), axis=0) for kind in ("even", "independent"))
+    assert np.sum(independent[dim:]) > least * np.sum(even[dim:])
+    assert np.sum(independent[:dim]) > 2.0 * np.sum(even[:dim])
+
+
+def test_neither_units_nor_order_nor_outliers_decide():
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(500, 3))
+    order = hilbert_order(rows)
+    np.testing.assert_array_equal(order, hilbert_order(rows * [1e-9, 1.0, 1e12] + [0.0, 5.0, -3.0]))
+    wild = rows.copy()
+    wild[np.argmax(rows[:, 1]), 1] = 1e30
+    np.testing.assert_array_equal(order, hilbert_order(wild))
+    shuffled = generator.permutation(500)
+    np.testing.assert_array_equal(rows[order], rows[shuffled][hilbert_order(rows[shuffled])])
+
+
+def test_coordinates_that_do_not_vary_are_no_obstacle():
+    rows = np.zeros((50, 11))
+    rows[:, 3] = np.random.default_rng(0).normal(size=50)
+    assert np.all(np.diff(rows[hilbert_order(rows), 3]) > 0)
+    # Nor are twelve that say the same.
+    same = np.outer(rows[:, 3], np.arange(1.0, 13.0))
+    steps = np.diff(same[hilbert_order(same), 0])
+    assert np.all(steps > 0) or np.all(steps < 0)
+    np.testing.assert_array_equal(hilbert_order(np.ones((4, 2))), np.arange(4))
+
+
+def test_trees_keep_their_form_and_seeds_their_points():
+    generator = np.random.default_rng(0)
+    draws = {"mu": generator.normal(size=(40, 2)), "tau": (generator.normal(size=40),)}
+    log_weights = generator.normal(size=40)
+    points = tp.resample(draws, log_weights, 25, seed=3)
+    assert jax.tree.map(np.shape, points) == {"mu": (25, 2), "tau": ((25,),)}
+    rows = [np.flatnonzero(np.all(draws["mu"] == mu, axis=1))[0] for mu in points["mu"]]
+    np.testing.assert_array_equal(points["tau"][0], draws["tau"][0][rows])
+    again, other = tp.resample(draws, log_weights, 25, seed=3), tp.resample(draws, log_weights, 25, seed=4)
+    np.testing.assert_array_equal(points["mu"], again["mu"])
+    assert not np.array_equal(points["mu"], other["mu"])
+
+
+def test_draws_without_weight_may_be_anything():
+    draws = np.array([[np.nan, np.inf], [1.0, 2.0], [3.0, 4.0]])
+    points = resample(draws, [-np.inf, 0.0, 0.0], 2)
+    np.testing.assert_array_equal(np.sort(points, axis=0), [[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("draws", "log_weights", "num", "said"),
+    [
+        (np.zeros((3, 2)), np.zeros(4), 2, "first axis is that of the 4 log weights"),
+        (np.zeros((3, 2)), np.zeros((3, 1)), 2, "one number a draw"),
+        ({}, np.zeros(0), 2, "draws"),
+        (np.zeros((3, 2)), [0.0, np.nan, 0.0], 2, "-inf for a draw without weight"),
+        (np.zeros((3, 2)), [0.0, np.inf, 0.0], 2, "-inf for a draw without weight"),
+        (np.zeros((3, 2)), np.zeros(3), 0, "num"),
+        (np.float64(1.0), np.zeros(1), 2, "draws"),
+    ],
+)
+def test_what_does_not_fit_is_refused(draws, log_weights, num, said):
+    with pytest.raises(SettingsError, match=said):
+        resample(draws, log_weights, num)
+
+
+def test_no_weight_at_all_is_an_error():
+    with pytest.raises(DensityError, match="none of the 3 draws"):
+        resample(np.zeros((3, 2)), np.full(3, -np.inf), 2)
