@@ -138,6 +138,21 @@ def test_no_quantile_cuts_to_an_effective_share(tempered_gaussian):
     assert np.all(np.asarray(cut.log_weight) <= np.asarray(weighted.log_weights))
 
 
+@pytest.mark.parametrize(
+    ("num", "asked", "share"),
+    [(20_000, 700, 0.2), (2_000, 700, 0.35), (1_000, 700, 0.5), (1_000, 0, 0.2), (500, 10_000, 0.5)],
+)
+def test_few_samples_are_cut_until_enough_count(num, asked, share):
+    resampling = Resampling(quantile=None, min_ess=0.2, min_effective=asked, is_resampled=False)
+    target, positions = Gaussian(jnp.zeros(2), jnp.eye(2)), 3.0 * jax.random.normal(jax.random.key(1), (num, 2))
+    log_q = 4.0 * jax.random.normal(jax.random.key(2), (num,))
+    weighted = weigh(target, positions, log_q, jnp.ones(()), ledger=Ledger(), stage="sampling")
+    _, ess = corrected(jax.random.key(0), weighted, resampling)
+    assert weighted.ess_fraction < 0.1 and ess == pytest.approx(share, rel=1e-3)
+    # What is asked for is a floor: a larger share is left as it is.
+    assert Resampling(quantile=None, min_ess=0.9, min_effective=asked).least_share(num) == 0.9
+
+
 def test_evened_samples_have_the_same_distribution(tempered_gaussian):
     weighted, _, mean, covariance = tempered_gaussian
     kept, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=1.0, is_resampled=False))

@@ -132,6 +132,7 @@ REFUSED = [
     (Resampling, "quantile", "resampling.quantile", [0.0, 1.01, NAN, "0.99"], "in \\(0, 1\\]"),
     (Resampling, "scheme", "resampling.scheme", ["residual"], "'multinomial', 'systematic'"),
     (Resampling, "min_ess", "resampling.min_ess", [0.0, 1.01, NAN, None], "in \\(0, 1\\]"),
+    (Resampling, "min_effective", "resampling.min_effective", [-1, 1.5, None], "an integer of at least 0"),
     (Resampling, "is_resampled", "resampling.is_resampled", ["no", 1], "True or False"),
     (Resampling, "levels", "resampling.levels", ["last", True, None], "'all', 'but_last', 'none'"),
     (Refinement, "num_steps", "refinement.num_steps", [-1, 2.0], "an integer of at least 0"),

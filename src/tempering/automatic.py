@@ -37,6 +37,7 @@ _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
 _LAST_SHARE = 3.0 / 7.0
 _WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
 _LEAST_SAMPLES = 500
+_LEAST_EFFECTIVE = 700
 LARGEST_EXACT = 64
 """Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
 _DRAW_BYTES = 2e9
@@ -60,7 +61,7 @@ def split_budget(budget: int, dim: int) -> tuple[int, int]:
         fitting, weighing = tp.split_budget(50_000, dim=2)
         sampler = tp.fit(log_density, dim=2, budget=fitting)
         if weighing:
-            draws, log_weights = sampler.sample_weighted(weighing)
+            draws, log_weights = sampler.sample_weighted(weighing, is_quasi_random=True)
 
     Raises:
         SettingsError: for a budget or a dimension below 1.
@@ -125,7 +126,7 @@ def default_settings(
     return PTSDSettings(
         ladder=Ladder(spacing="adaptive"),
         guidance=Guidance("automatic", "log_T", is_anticipating=True),
-        resampling=Resampling(quantile=None, is_resampled=False),
+        resampling=Resampling(quantile=None, min_effective=_LEAST_EFFECTIVE, is_resampled=False),
         refinement=Refinement(num_steps=0),
         **common,
     )

@@ -83,7 +83,8 @@ def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buf
     """
     _refuse_weightless(weighted)
     if resampling.quantile is None:
-        log_weights = truncate_to_ess(weighted.log_weights, resampling.min_ess)
+        least = resampling.least_share(weighted.log_weights.shape[0])
+        log_weights = truncate_to_ess(weighted.log_weights, least)
     else:
         log_weights = truncate(weighted.log_weights, resampling.quantile)
     ess = float(ess_fraction(log_weights))

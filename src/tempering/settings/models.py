@@ -15,6 +15,8 @@ from tempering.settings.checks import (
 __all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
 
 _SOLVERS = ("heun", "euler", "adaptive", "churn", "sde")
+_MOST_CUT = 0.5
+"""The effective share that few samples are cut to: at 1 the weights would say nothing."""
 
 
 @dataclass(frozen=True)
@@ -291,6 +293,9 @@ class Resampling:
         quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none; None cuts as little as
             brings the effective share to `min_ess`, and nothing where it is larger already.
         min_ess: of the cut weights, with quantile None.
+        min_effective: with quantile None, cut further where `min_ess` leaves fewer samples than so many in effect, but
+            to a share of one half at the most: a network that learns from a hundred learns these, and every colder
+            level inherits it.
         is_resampled: draw equally weighted samples, with duplicates (the paper); otherwise every sample is kept with
             its weight, and training draws by weight.
         scheme: multinomial (the paper) or systematic (less noise), where resampled.
@@ -299,6 +304,7 @@ class Resampling:
 
     quantile: float | None = 0.99
     min_ess: float = 0.2
+    min_effective: int = 0
     is_resampled: bool = True
     scheme: Literal["multinomial", "systematic"] = "systematic"
     levels: Literal["all", "but_last", "none"] = "all"
@@ -307,6 +313,11 @@ class Resampling:
         if self.quantile is not None:
             require_number("resampling.quantile", self.quantile, lambda quantile: 0 < quantile <= 1, "in (0, 1]")
         require_number("resampling.min_ess", self.min_ess, lambda share: 0 < share <= 1, "in (0, 1]")
+        require_count("resampling.min_effective", self.min_effective, least=0)
         require_flag("resampling.is_resampled", self.is_resampled)
         require_choice("resampling.scheme", self.scheme, ("multinomial", "systematic"))
         require_choice("resampling.levels", self.levels, ("all", "but_last", "none"))
+
+    def least_share(self, num: int) -> float:
+        """The effective share that the weights of `num` samples are cut to, with quantile None."""
+        return max(self.min_ess, min(_MOST_CUT, self.min_effective / num))
