@@ -1,10 +1,11 @@
-"""What quasi-random weighted draws are worth: how much less means over them vary than over as many independent ones.
+"""What quasi-random weighted draws, and points made of them, are worth: how much less means over them vary.
 
     python benchmarks/quasi_draws.py RUN [RUN ...] [--draws 2048] [--rounds 16] [--out results/quasi-draws.json]
 
 RUN is a folder with a finished run of a target without symmetries. In every round both kinds are drawn with weights,
-and estimate log Z, the mean of every coordinate and the mean energy. A ratio of variances of 4 says that four times as
-many independent draws, and evaluations, would be needed.
+and estimate log Z, the mean of every coordinate and the mean energy; and the same means over half as many equally
+weighted points: of independent draws by independent picks, of quasi-random ones by `tp.resample`. A ratio of variances
+of 4 says that four times as many independent draws, and evaluations, would be needed.
 """
 
 from pathlib import Path
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from measure import finish, parser
 
+from tempering import resample
 from tempering.experiments.compilation import enable_compilation_cache
 from tempering.experiments.run import load_run
 from tempering.experiments.run_folder import RunFolder
@@ -26,10 +28,19 @@ def estimates(sampler, log_densities, num: int, seed: int, *, is_quasi_random: b
     weights = np.exp(log_weights - np.max(log_weights))
     share = weights / np.sum(weights)
     log_density = np.asarray(log_densities(jnp.asarray(draws)), np.float64)
+    table = np.concatenate([draws, -log_density[:, None]], axis=1, dtype=np.float64)
+    if is_quasi_random:
+        picked = resample(draws, log_weights, num // 2, seed=seed)
+        points = np.concatenate([picked, -np.asarray(log_densities(jnp.asarray(picked)))[:, None]], axis=1)
+    else:
+        points = np.random.default_rng(seed).choice(table, size=num // 2, p=share)
+    means, means_of_points = share @ table, np.mean(points, axis=0, dtype=np.float64)
     return {
         "log_z": np.atleast_1d(np.log(np.mean(weights)) + np.max(log_weights)),
-        "mean": share @ np.asarray(draws, np.float64),
-        "energy": np.atleast_1d(-share @ log_density),
+        "mean": means[:-1],
+        "energy": means[-1:],
+        "mean_of_points": means_of_points[:-1],
+        "energy_of_points": means_of_points[-1:],
     }
 
 
@@ -44,7 +55,7 @@ def compare(folder: Path, num: int, num_rounds: int) -> dict:
     }
     config = RunFolder.read_config(folder)
     row: dict = {"preset": config.name, "seed": config.seed, "dim": sampler.dim, "ess_fraction": sampler.ess_fraction}
-    for name in ("log_z", "mean", "energy"):
+    for name in rounds["independent"][0]:
         variance = {
             kind: float(np.mean(np.var([one[name] for one in many], axis=0, ddof=1))) for kind, many in rounds.items()
         }
