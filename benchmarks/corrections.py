@@ -44,7 +44,7 @@ from tempering.kernels.step_size import adapt, guess, rescale
 from tempering.ledger import Ledger
 from tempering.metrics import energy_tvd
 from tempering.path_resampling import Product, draw_path
-from tempering.resampling import ess_fraction, resample, truncate_to_ess
+from tempering.resampling import ess_fraction, indices_by_weight, truncate_to_ess
 from tempering.settings import Network, Noise, Sampling, Training
 from tempering.targets import ManyWell
 from tempering.targets.base import evaluate_many
@@ -151,7 +151,7 @@ class Case:
         shares = np.asarray(jax.nn.softmax(log_weights), np.float64)
         shares /= shares.sum()
         energies = -np.asarray(log_density, np.float64)
-        indices = resample(jax.random.fold_in(self.key, 4), log_weights, NUM_COMPARED, "systematic")
+        indices = indices_by_weight(jax.random.fold_in(self.key, 4), log_weights, NUM_COMPARED, "systematic")
         reference = -np.asarray(evaluate_many(self.target, self.reference)[0])
         return {
             "well_error": float(np.abs(shares @ (np.asarray(x)[:, 0::2] > 0) - weight).max()),
@@ -208,7 +208,7 @@ class Case:
                 found = weigh(self.target, x, log_q, self.beta, ledger=ledger, stage="importance_weights")
                 states = found.states
                 if is_resampled:
-                    indices = resample(jax.random.fold_in(key, 0), found.log_weights, num, "systematic")
+                    indices = indices_by_weight(jax.random.fold_in(key, 0), found.log_weights, num, "systematic")
                     states = jax.tree.map(lambda leaf, indices=indices: leaf[indices], states)
                 ledger.spend("refinement", num * num_steps)
                 x, log_density, _, acceptance = mala(

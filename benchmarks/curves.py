@@ -14,9 +14,9 @@ nothing. What a point is judged by, the same for all methods:
   every budget, `ptsd-weighted` weighted independent ones.
 - energy TVD with 200 bins; total variation of mode weights (MoG-40) or the largest error of a well's weight (MW-32);
   for MoG-40 W1, exact transport between the first 2,000 of both sets.
-- the floor of each: exact samples in place of the method's, mean over the reference sets of ten seeds and, for each,
-  over twenty sets of exact samples (two for W1). `excess` is what a method has above the floor of its own reference
-  sets: these alone make the energy TVD of MoG-40 vary by a tenth.
+- the floor of each: exact samples in place of the method's, mean over the reference sets of ten seeds or more and, for
+  each, over twenty sets of exact samples (two for W1). `excess` is what a method has above the floor of its own
+  reference sets: these alone make the energy TVD of MoG-40 vary by a tenth.
 - evaluations are what the ledger holds, at most the budget.
 """
 

@@ -172,7 +172,7 @@ def test_a_kill_right_after_the_configuration_leaves_nothing_out(folder, tmp_pat
 def test_another_call_is_refused_and_nothing_is_lost(change, folder):
     place, _ = folder
     before = files_of(place)
-    with pytest.raises(tp.RunFolderError, match="holds a fit of another density or with other arguments"):
+    with pytest.raises(tp.RunFolderError, match="holds a fit of another density, with other arguments"):
         fit(**{"seed": 5, **change}, out=place)
     assert files_of(place) == before
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tempering.parallel_tempering.ladder import temperatures_of
 from tempering.pareto import log_z_with_tail, pareto_k
-from tempering.resampling import ess_fraction, resample, truncate, truncate_to_ess
+from tempering.resampling import ess_fraction, indices_by_weight, truncate, truncate_to_ess
 from tempering.settings import Ladder
 
 
@@ -41,7 +41,7 @@ def test_degenerate_weights_give_numbers_and_usable_indices(log_weights, seed):
         assert not np.isnan(np.asarray(cut)).any() and np.all(np.asarray(cut) <= log_weights)
     if is_positive.any():
         for scheme in ("multinomial", "systematic"):
-            assert is_positive[np.asarray(resample(jax.random.key(seed), given, 40, scheme))].all()
+            assert is_positive[np.asarray(indices_by_weight(jax.random.key(seed), given, 40, scheme))].all()
         log_z, error = log_z_with_tail(log_weights)
         assert math.isfinite(log_z) and error >= 0.0
 

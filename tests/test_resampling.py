@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from support.random_checks import assert_mean, must_fail
-from tempering.resampling import ess_fraction, log_z_estimate, normalised, resample, truncate, truncate_to_ess
+from tempering.resampling import ess_fraction, indices_by_weight, log_z_estimate, normalised, truncate, truncate_to_ess
 
 NUM = 6
 ESS = jax.jit(ess_fraction)
@@ -152,7 +152,7 @@ def check_counts(indices, probabilities, num):
 
 
 def test_multinomial_counts():
-    indices = resample(jax.random.key(0), LOG_SKEWED, 20_000, "multinomial")
+    indices = indices_by_weight(jax.random.key(0), LOG_SKEWED, 20_000, "multinomial")
     check_counts(indices, SKEWED / SKEWED.sum(), 20_000)
     must_fail(check_counts, indices, np.sqrt(SKEWED) / np.sqrt(SKEWED).sum(), 20_000)
     must_fail(check_counts, indices[indices != 7], (SKEWED != 0.01) * SKEWED / SKEWED.sum() * 1.1, 20_000)
@@ -164,7 +164,7 @@ def test_multinomial_counts():
 
 def test_systematic_counts_are_within_one_of_their_expectation():
     num, keys = 137, jax.random.split(jax.random.key(1), 3000)
-    indices = np.asarray(jax.jit(jax.vmap(lambda key: resample(key, LOG_SKEWED, num, "systematic")))(keys))
+    indices = np.asarray(jax.jit(jax.vmap(lambda key: indices_by_weight(key, LOG_SKEWED, num, "systematic")))(keys))
     share = SKEWED / SKEWED.sum()
     counts = np.stack([np.sum(indices == particle, axis=1) for particle in range(SKEWED.size)], axis=1)
     assert np.all(np.abs(counts - num * share[None]) < 1 + 1e-3)
@@ -180,13 +180,13 @@ def test_systematic_counts_are_within_one_of_their_expectation():
 
 def test_multinomial_counts_are_not_systematic():
     """The saboteur of the bound above: independent draws stray further than one."""
-    indices = np.asarray(resample(jax.random.key(2), LOG_SKEWED, 1000, "multinomial"))
+    indices = np.asarray(indices_by_weight(jax.random.key(2), LOG_SKEWED, 1000, "multinomial"))
     counts = np.bincount(indices, minlength=SKEWED.size)
     assert np.any(np.abs(counts - 1000 * SKEWED / SKEWED.sum()) > 1)
 
 
 SCHEMES = ("multinomial", "systematic")
-RESAMPLE = {scheme: jax.jit(partial(resample, num=9, scheme=scheme)) for scheme in SCHEMES}
+RESAMPLE = {scheme: jax.jit(partial(indices_by_weight, num=9, scheme=scheme)) for scheme in SCHEMES}
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -207,7 +207,7 @@ def test_rounding_gives_no_weight_to_the_weightless(monkeypatch):
     owners = 1 + np.flatnonzero((np.diff(np.asarray(cumulative)) > 0) & weightless[1:])
     positions = cumulative[jnp.concatenate([jnp.asarray(owners - 1, jnp.int32), jnp.array([4999])])]
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape: positions)
-    indices = np.asarray(resample(jax.random.key(0), log_weights, positions.shape[0], "multinomial"))
+    indices = np.asarray(indices_by_weight(jax.random.key(0), log_weights, positions.shape[0], "multinomial"))
     assert not np.any(weightless[indices])
     plain = np.asarray(jnp.searchsorted(cumulative, positions, side="right"))
     assert np.all(weightless[plain[:-1]]) and plain[-1] == 5000, "the trap is not set"

@@ -1,12 +1,14 @@
 """Equally weighted points in place of weighted draws: counts, evenness, the curve itself, and what is refused."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tempering as tp
+from support.random_checks import must_fail
 from tempering import DensityError, SettingsError
 from tempering.thinning import _MOST_BITS, _NUM_BITS, _place_on_curve, hilbert_order, resample
 
@@ -62,22 +64,42 @@ def mixture(generator, num, dim):
     return centres[mode] + generator.normal(size=(num, dim)), -np.log(weights[mode]), mode
 
 
-@pytest.mark.parametrize(("dim", "least"), [(2, 8.0), (5, 8.0), (12, 8.0)])
-def test_points_are_closer_to_the_weighted_draws_than_independent_picks(dim, least):
-    """By the shares of modes and the means of coordinates; what is left is a small part of the variance."""
+def check_evenness(dim: int, picked_by) -> None:
+    """Shares of modes and means of coordinates vary a small part of what they do over independent picks.
+
+    Args:
+        picked_by: (draws, log_weights, num, seed) -> indices of draws.
+    """
     generator = np.random.default_rng(dim)
     draws, log_weights, mode = mixture(generator, 4_000, dim)
     share = np.exp(log_weights - np.logaddexp.reduce(log_weights))
     table = np.concatenate([draws, np.eye(9)[mode]], axis=1)
-    aim, picks = share @ table, {"even": [], "independent": []}
+    errors = {"even": [], "independent": []}
     for seed in range(20):
-        even = resample(table, log_weights, 500, seed=seed)
-        picks["even"].append(np.mean(even, axis=0) - aim)
-        chosen = generator.choice(len(share), size=500, p=share)
-        picks["independent"].append(np.mean(table[chosen], axis=0) - aim)
-    even, independent = (np.mean(np.square(picks[kind]), axis=0) for kind in ("even", "independent"))
-    assert np.sum(independent[dim:]) > least * np.sum(even[dim:])
-    assert np.sum(independent[:dim]) > 2.0 * np.sum(even[:dim])
+        picks = {"even": picked_by(draws, log_weights, 500, seed), "independent": generator.choice(4_000, 500, p=share)}
+        for kind, picked in picks.items():
+            errors[kind].append(np.mean(table[picked], axis=0) - share @ table)
+    even, independent = (np.mean(np.square(errors[kind]), axis=0) for kind in ("even", "independent"))
+    assert np.sum(independent[dim:]) > 10.0 * np.sum(even[dim:])
+    assert np.sum(independent[:dim]) > 10.0 * np.sum(even[:dim])
+
+
+def by_resample(draws, log_weights, num, seed):
+    indices = np.arange(len(draws))
+    points = resample(draws, log_weights, num, seed=seed)
+    return np.array([indices[np.all(draws == point, axis=1)][0] for point in points])
+
+
+def in_the_order_they_come(draws, log_weights, num, seed):
+    cumulative = np.cumsum(np.exp(log_weights))
+    places = (np.arange(num) + np.random.default_rng(seed).uniform()) / num * cumulative[-1]
+    return np.searchsorted(cumulative, places)
+
+
+@pytest.mark.parametrize("dim", [2, 5, 12])
+def test_points_are_closer_to_the_weighted_draws_than_independent_picks(dim):
+    check_evenness(dim, by_resample)
+    must_fail(check_evenness, dim, in_the_order_they_come)
 
 
 def test_neither_units_nor_order_nor_outliers_decide():
@@ -116,6 +138,13 @@ def test_trees_keep_their_form_and_seeds_their_points():
     assert not np.array_equal(points["mu"], other["mu"])
 
 
+def test_types_stay_as_they_are():
+    draws = {"half": jnp.zeros((4, 2), jnp.bfloat16), "count": np.arange(4, dtype=np.uint8), "flag": np.ones(4, bool)}
+    points = resample(draws, np.zeros(4, np.float16), 3)
+    assert jax.tree.map(lambda leaf: leaf.dtype, points) == jax.tree.map(lambda leaf: leaf.dtype, draws)
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(points))
+
+
 def test_draws_without_weight_may_be_anything():
     draws = np.array([[np.nan, np.inf], [1.0, 2.0], [3.0, 4.0]])
     points = resample(draws, [-np.inf, 0.0, 0.0], 2)
@@ -128,6 +157,12 @@ def test_draws_without_weight_may_be_anything():
         (np.zeros((3, 2)), np.zeros(4), 2, "first axis is that of the 4 log weights"),
         (np.zeros((3, 2)), np.zeros((3, 1)), 2, "one number a draw"),
         ({}, np.zeros(0), 2, "draws"),
+        ([[1.0, 2.0], [3.0, 4.0]], np.zeros(2), 2, "np.asarray"),
+        (np.array(["a", "b"]), np.zeros(2), 2, "real numbers"),
+        (np.zeros(2, complex), np.zeros(2), 2, "real numbers"),
+        (np.zeros(2), [None, 0.0], 2, "real numbers"),
+        (np.array([[np.nan], [1.0]]), np.zeros(2), 2, "finite where they have weight"),
+        (np.full((2, 9), np.inf), np.zeros(2), 2, "takes a draw out"),
         (np.zeros((3, 2)), [0.0, np.nan, 0.0], 2, "-inf for a draw without weight"),
         (np.zeros((3, 2)), [0.0, np.inf, 0.0], 2, "-inf for a draw without weight"),
         (np.zeros((3, 2)), np.zeros(3), 0, "num"),

@@ -286,8 +286,8 @@ def _store(out, target, init, start_fn, method, settings, seed, budget, is_autom
     if folder.config != config:
         folder.close()
         raise RunFolderError(
-            f"{out} holds a fit of another density or with other arguments; choose another folder, or repeat the call "
-            "that made it"
+            f"{out} holds a fit of another density, with other arguments, or by a version with other defaults; choose "
+            "another folder, or repeat the call that made it; `tp.load` reads a finished fit of any of them"
         )
     try:
         folder.mend()

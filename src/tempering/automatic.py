@@ -38,6 +38,7 @@ _LAST_SHARE = 3.0 / 7.0
 _WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
 _LEAST_SAMPLES = 500
 _LEAST_EFFECTIVE = 700
+"""Samples of a level that count, where weights can be cut to leave so many (decision 0006)."""
 LARGEST_EXACT = 64
 """Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
 _DRAW_BYTES = 2e9

@@ -11,7 +11,7 @@ from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.ledger import Ledger
 from tempering.pareto import log_z_with_tail, pareto_k
-from tempering.resampling import ess_fraction, resample, truncate, truncate_to_ess
+from tempering.resampling import ess_fraction, indices_by_weight, truncate, truncate_to_ess
 from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many, evaluate_reference
 from tempering.targets.cost import spend
@@ -89,7 +89,7 @@ def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buf
         log_weights = truncate(weighted.log_weights, resampling.quantile)
     ess = float(ess_fraction(log_weights))
     if resampling.is_resampled:
-        indices = resample(key, log_weights, log_weights.shape[0], resampling.scheme)
+        indices = indices_by_weight(key, log_weights, log_weights.shape[0], resampling.scheme)
         return from_states(weighted.states, "importance_resampled").take(indices), ess
     return _with_weights(weighted.states, log_weights), ess
 
@@ -106,7 +106,7 @@ def evened(key: Key, buffer: Buffer, scheme: str) -> Buffer:
     """The same distribution with even weights, for chains to start from; a buffer of even weights stays as it is."""
     if not bool(jnp.any(buffer.log_weight != buffer.log_weight[0])):
         return buffer
-    taken = buffer.take(resample(key, buffer.log_weight, buffer.size, scheme))
+    taken = buffer.take(indices_by_weight(key, buffer.log_weight, buffer.size, scheme))
     return eqx.tree_at(lambda tree: tree.log_weight, taken, jnp.zeros_like(taken.log_weight))
 
 
@@ -118,7 +118,7 @@ def keep_usable(key: Key, weighted: Weighted) -> Buffer:
     """
     _refuse_weightless(weighted)
     is_usable = weighted.log_weights > -jnp.inf
-    indices = resample(key, jnp.where(is_usable, 0.0, -jnp.inf), is_usable.shape[0], "systematic")
+    indices = indices_by_weight(key, jnp.where(is_usable, 0.0, -jnp.inf), is_usable.shape[0], "systematic")
     own = jnp.where(is_usable, jnp.arange(is_usable.shape[0]), indices)
     return from_states(weighted.states, "generated").take(own)
 

@@ -42,7 +42,7 @@ import jax.numpy as jnp
 from tempering.diffusion import DiffusionModel, Prior
 from tempering.errors import SettingsError
 from tempering.numerics import log_mean_exp
-from tempering.resampling import ess_fraction, resample
+from tempering.resampling import ess_fraction, indices_by_weight
 from tempering.settings import Sampling
 from tempering.types import Array, Float, Int, Key
 
@@ -136,7 +136,7 @@ def _run(
     rates = jax.vmap(lambda point: product.denoise(point, sigmas[0]))(x)
 
     def spread_evenly(key: Key, particles: tuple, log_weights: Array, log_normaliser: Array) -> tuple:
-        indices = resample(key, log_weights, num, "systematic")
+        indices = indices_by_weight(key, log_weights, num, "systematic")
         taken = jax.tree.map(lambda leaf: leaf[indices], particles)
         return taken, jnp.zeros_like(log_weights), log_normaliser + log_mean_exp(log_weights)
 

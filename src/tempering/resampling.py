@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from tempering.numerics import log_mean_exp, where_finite
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["ess_fraction", "log_z_estimate", "normalised", "resample", "truncate", "truncate_to_ess"]
+__all__ = ["ess_fraction", "log_z_estimate", "normalised", "indices_by_weight", "truncate", "truncate_to_ess"]
 
 
 def normalised(log_weights: Float[Array, " particle"]) -> Float[Array, " particle"]:
@@ -79,7 +79,7 @@ def log_z_estimate(log_weights: Float[Array, " particle"]) -> tuple[Float[Array,
 
 
 @eqx.filter_jit
-def resample(key: Key, log_weights: Float[Array, " particle"], num: int, scheme: str) -> Int[Array, " draw"]:
+def indices_by_weight(key: Key, log_weights: Float[Array, " particle"], num: int, scheme: str) -> Int[Array, " draw"]:
     """Indices of `num` particles drawn in proportion to their weights, of which one at least must be positive.
 
     Args:

@@ -19,7 +19,7 @@ from tempering.importance import Weighted, weigh
 from tempering.ledger import Ledger
 from tempering.polish import independent_metropolis
 from tempering.records import LevelRecord, finite_or_none, level_table
-from tempering.resampling import resample
+from tempering.resampling import indices_by_weight
 from tempering.settings import Network, Sampling, require, require_count, require_flag, require_seed
 from tempering.storage import arrays_of, as_path, write_arrays, write_json
 from tempering.types import Array, Float
@@ -167,7 +167,7 @@ class Sampler:
             )
         key_start, key_chains = jax.random.split(jax.random.fold_in(self._key(seed), _POLISH_KEY))
         num_chains = -(-int(num) // _CHAIN_LENGTH)
-        start = resample(key_start, weighted.log_weights, num_chains, "multinomial")
+        start = indices_by_weight(key_start, weighted.log_weights, num_chains, "multinomial")
         indices, _ = independent_metropolis(key_chains, weighted.log_weights, num_chains, start)
         return self._seen(weighted.states.position[indices])
 

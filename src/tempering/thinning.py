@@ -1,15 +1,16 @@
 """A few points that stand for many weighted draws: systematic resampling along a Hilbert curve.
 
 Resampling adds noise of its own: by independent picks, that of as many independent points. Systematic resampling picks
-at even steps of the cumulative weight, and where neighbours in its order are neighbours in space, every region gets its
-weight in points to within about one a stretch of the curve (Gerber, Chopin and Whiteley 2019). In one dimension that is
-sorting; in a few, a Hilbert curve. What is then left of chance is that of the draws themselves, which quasi-random ones
-lessen. On the host and in float64: the draws are the user's by now.
+at even steps of the cumulative weight, and where neighbours in its order are neighbours in space, every stretch of the
+curve gets its weight in points to within one (on the order's part: Gerber, Chopin and Whiteley 2019). In one dimension
+that is sorting; in a few, a Hilbert curve. Most of what chance is left is that of the draws themselves, which
+quasi-random ones lessen. On the host and in float64: the draws are the user's by now.
 """
 
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import DensityError
@@ -26,7 +27,7 @@ _MOST_BITS = 20
 
 
 def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
-    """Equally weighted points in place of weighted draws, spread as evenly as the draws are; no evaluations.
+    """Equally weighted points in place of weighted draws, spread nearly as evenly as these are; no evaluations.
 
         draws, log_weights = sampler.sample_weighted(20_000, is_quasi_random=True)
         points = tp.resample(draws, log_weights, 1_000)
@@ -41,24 +42,32 @@ def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
         num: points to give back, in random order.
         seed: the same seed gives the same points.
 
+    Returns:
+        Points of the form that the draws have, as NumPy arrays of the same types.
+
     Raises:
-        SettingsError: for draws and weights that do not fit together, or weights that are NaN or +inf.
+        SettingsError: for draws and weights that do not fit together or are not real numbers; for weights that are NaN
+            or +inf, or draws that have weight and are not finite.
         DensityError: if no draw has a positive weight.
     """
     require_count("num", num)
     require_seed("seed", seed)
-    log_weights = np.asarray(log_weights, np.float64)
+    log_weights = _numbers("log_weights", log_weights).astype(np.float64)
     require(log_weights.ndim == 1, "log_weights", log_weights.shape, "one number a draw, an array of one axis")
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(draws)]
-    fits = leaves and all(leaf.ndim > 0 and leaf.shape[0] == log_weights.size for leaf in leaves)
-    shapes = [leaf.shape for leaf in leaves]
-    require(bool(fits), "draws", shapes, f"arrays whose first axis is that of the {log_weights.size:,} log weights")
+    leaves = [_numbers("draws", leaf) for leaf in jax.tree.leaves(draws)]
+    fits = bool(leaves) and all(leaf.ndim > 0 and leaf.shape[0] == log_weights.size for leaf in leaves)
+    allowed = f"an array whose first axis is that of the {log_weights.size:,} log weights, or a tree of such arrays"
+    require(
+        fits, "draws", [leaf.shape for leaf in leaves][:3], allowed, "a list of rows is no array: np.asarray(draws)"
+    )
     is_number = not np.any(np.isnan(log_weights) | (log_weights == np.inf))
     require(is_number, "log_weights", "NaN or inf among them", "finite, or -inf for a draw without weight")
     usable = np.flatnonzero(log_weights > -np.inf)
     if usable.size == 0:
         raise DensityError(f"none of the {log_weights.size:,} draws has a positive weight to resample by; draw more")
-    rows = np.concatenate([leaf[usable].reshape(usable.size, -1) for leaf in leaves], axis=1).astype(np.float64)
+    rows = np.concatenate([leaf[usable].reshape(usable.size, -1).astype(np.float64) for leaf in leaves], axis=1)
+    remedy = "a log weight of -inf takes a draw out"
+    require(bool(np.all(np.isfinite(rows))), "draws", "NaN or inf among them", "finite where they have weight", remedy)
     weights = np.exp(log_weights[usable] - np.max(log_weights[usable]))
     along = hilbert_order(rows, weights)
     generator = np.random.default_rng(int(seed))
@@ -67,6 +76,14 @@ def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
     picked = along[np.minimum(np.searchsorted(cumulative, places, side="right"), usable.size - 1)]
     indices = usable[generator.permutation(picked)]
     return jax.tree.map(lambda leaf: np.asarray(leaf)[indices], draws)
+
+
+def _numbers(name: str, given: Any) -> np.ndarray:
+    """An array of real numbers, or a refusal."""
+    array = np.asarray(given)
+    kinds = (jnp.floating, jnp.integer, jnp.bool_)
+    require(any(jnp.issubdtype(array.dtype, kind) for kind in kinds), name, array.dtype, "real numbers")
+    return array
 
 
 def hilbert_order(rows: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -92,13 +109,15 @@ def hilbert_order(rows: np.ndarray, weights: np.ndarray | None = None) -> np.nda
 
 def _principal(rows: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Rows in the leading principal components of their correlations; fewer where fewer vary."""
+    from scipy.linalg import eigh  # here, so that `import tempering` does not wait for it
+
     share = np.full(rows.shape[0], 1.0 / rows.shape[0]) if weights is None else weights / np.sum(weights)
     centred = rows - share @ rows
     spread = np.sqrt(share @ centred**2)
     scaled = centred / np.where(spread > 0, spread, 1.0)
-    strength, axes = np.linalg.eigh((scaled * share[:, None]).T @ scaled)
-    is_varying = strength > 1e-9 * strength[-1]
-    return scaled @ axes[:, is_varying][:, ::-1][:, :_MOST_AXES]
+    dim = rows.shape[1]
+    strength, axes = eigh((scaled * share[:, None]).T @ scaled, subset_by_index=(dim - _MOST_AXES, dim - 1))
+    return scaled @ axes[:, strength > 1e-9 * strength[-1]][:, ::-1]
 
 
 def _place_on_curve(cells: np.ndarray, num_bits: int) -> np.ndarray:

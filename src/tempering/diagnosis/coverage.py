@@ -14,7 +14,7 @@ import numpy as np
 
 from tempering.buffer import Buffer, reweighted
 from tempering.proposals import NUM_JUDGED
-from tempering.resampling import resample
+from tempering.resampling import indices_by_weight
 from tempering.types import Array, Float, Key
 
 __all__ = ["coverage", "hidden_mass"]
@@ -121,5 +121,5 @@ def _judge(
 def _pick(key: Key, buffer: Buffer, beta: Float[Array, ""]) -> tuple[Array, Array, Array]:
     """Indices of samples in proportion to their weights, where they are, and their log densities at beta."""
     # A share of one in a hundred shows as five of them.
-    picked = resample(key, jnp.log(buffer.weight), NUM_JUDGED, "systematic")
+    picked = indices_by_weight(key, jnp.log(buffer.weight), NUM_JUDGED, "systematic")
     return picked, buffer.position[picked], buffer.states().tempered(beta)[picked]

@@ -291,11 +291,11 @@ class Resampling:
 
     Args:
         quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none; None cuts as little as
-            brings the effective share to `min_ess`, and nothing where it is larger already.
+            brings the effective share to `min_ess` (or `min_effective`), and nothing where it is larger already.
         min_ess: of the cut weights, with quantile None.
         min_effective: with quantile None, cut further where `min_ess` leaves fewer samples than so many in effect, but
-            to a share of one half at the most: a network that learns from a hundred learns these, and every colder
-            level inherits it.
+            to a share of one half at the most: a network trained on a hundred samples reproduces those, and every
+            colder level inherits it.
         is_resampled: draw equally weighted samples, with duplicates (the paper); otherwise every sample is kept with
             its weight, and training draws by weight.
         scheme: multinomial (the paper) or systematic (less noise), where resampled.
