@@ -101,6 +101,10 @@ def test_sample_writes_draws_that_follow_from_the_seed(runs, tmp_path):
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "c.npz", "--weighted")[0] == 0
     weighted = read_arrays(tmp_path / "c.npz")
     assert set(weighted) == {"draws", "log_weights"} and weighted["log_weights"].shape == (40,)
+    assert command("sample", folder, "-n", 40, "-o", tmp_path / "even.npz", "--even", "--seed", 5)[0] == 0
+    even = read_arrays(tmp_path / "even.npz")
+    assert set(even) == {"draws"}
+    np.testing.assert_array_equal(even["draws"], load(folder).sample_even(40, seed=5))
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "d.parquet", "--weighted")[0] == 0
     columns = pyarrow.read_table(tmp_path / "d.parquet").to_pydict()
     assert list(columns) == ["x[0]", "x[1]", "log_weights"]

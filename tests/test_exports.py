@@ -127,6 +127,12 @@ def test_a_sampler_writes_the_draws_of_its_seed(tmp_path):
     with pytest.raises(SettingsError, match="is_quasi_random = True .*False without weights"):
         sampler.save_draws(tmp_path / "b.npz", 20, is_quasi_random=True)
     assert sampler.ledger.points["sampling"] == spent + 40, "refused before anything is drawn"
+    with pytest.raises(SettingsError, match="is_even = True .*False with weights"):
+        sampler.save_draws(tmp_path / "b.npz", 20, weighted=True, is_even=True)
+    assert sampler.ledger.points["sampling"] == spent + 40, "refused before anything is drawn"
+    stored = read_arrays(sampler.save_draws(tmp_path / "c.npz", 20, seed=4, is_even=True))
+    assert sampler.ledger.points["sampling"] == spent + 80
+    assert_same(stored, {"draws": sampler.sample_even(20, seed=4)})
     stored = read_arrays(sampler.save_draws(tmp_path / "b.npz", 20, seed=4, weighted=True, is_quasi_random=True))
     draws, log_weights = sampler.sample_weighted(20, seed=4, is_quasi_random=True)
     assert_same(stored, {"draws": draws, "log_weights": log_weights})

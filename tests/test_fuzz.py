@@ -246,11 +246,11 @@ bad_files = st.one_of(
     ),
 )
 bad_nums = st.one_of(not_a_count, nothing, st.just(0), st.integers(2**40, 2**80))
+DRAWING = ("sample", "sample_weighted", "sample_exact", "sample_even")
 sampler_inputs = st.one_of(
-    st.tuples(st.sampled_from(["sample", "sample_weighted", "sample_exact", "to_arviz"]), st.just("num"), bad_nums),
-    st.tuples(
-        st.sampled_from(["sample", "sample_weighted", "sample_exact", "to_arviz", "plot"]), st.just("seed"), not_a_seed
-    ),
+    st.tuples(st.sampled_from([*DRAWING, "to_arviz"]), st.just("num"), bad_nums),
+    st.tuples(st.sampled_from([*DRAWING, "to_arviz", "plot"]), st.just("seed"), not_a_seed),
+    st.tuples(st.just("sample_even"), st.just("num_draws"), st.one_of(not_a_count, st.just(0))),
     st.tuples(st.just("plot"), st.just("num"), bad_nums),
     st.tuples(st.just("plot"), st.just("folder"), st.one_of(bad_places.filter(lambda place: place != "full"))),
     st.tuples(st.just("sample"), st.just("solver"), not_a_word),
@@ -259,7 +259,7 @@ sampler_inputs = st.one_of(
     st.tuples(st.just("save"), st.just("folder"), st.one_of(nothing, bad_places.filter(lambda place: place != "full"))),
     st.tuples(st.just("save_draws"), st.just("path"), bad_files),
     st.tuples(st.just("save_draws"), st.just("num"), bad_nums),
-    st.tuples(st.just("save_draws"), st.just("weighted"), not_a_flag),
+    st.tuples(st.just("save_draws"), st.sampled_from(["weighted", "is_even"]), not_a_flag),
     st.tuples(st.sampled_from(["sample_weighted", "save_draws"]), st.just("is_quasi_random"), not_a_flag),
 )
 
@@ -269,12 +269,7 @@ def refuse_method(sampler: Sampler, places: Path) -> Callable[[str, str, typing.
         (places / f"taken.{suffix}").write_text("the only copy")
 
     def refuse(method: str, name: str, value) -> None:
-        good = {
-            "sample": {"num": 2},
-            "sample_weighted": {"num": 2},
-            "sample_exact": {"num": 2},
-            "save_draws": {"num": 2},
-        }
+        good = {name: {"num": 2} for name in (*DRAWING, "save_draws")}
         named = {**good.get(method, {}), **({"x": np.zeros(3)} if method == "log_prob" else {})}
         named |= {"path": places / "new.npz"} if method == "save_draws" else {}
         if isinstance(value, str) and value.partition("/")[0].partition(".")[0] in ("file", "taken"):

@@ -31,6 +31,7 @@ from tempering.errors import DensityError, SettingsError
 from tempering.loading import load_sampler
 from tempering.sampler import Sampler
 from tempering.targets import Gaussian, in_inner_coordinates
+from tempering.thinning import resample
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -99,11 +100,11 @@ def test_weights_make_draws_exact_and_are_counted_apart(exact):
     assert exact.ledger.points["sampling"] == 1000 and exact.evaluations == 2000
 
 
-def assert_even(draws: np.ndarray) -> None:
+def assert_even(draws: np.ndarray, slack: float = 1.0) -> None:
     """Means of coordinates and of their squares are closer than those of independent draws nearly ever are."""
     standard = (draws.astype(np.float64) - LOCATION) / STD
     first, second = np.mean(standard, axis=0), np.mean(standard**2, axis=0) - 1.0
-    error = 1.0 / np.sqrt(len(draws))
+    error = slack / np.sqrt(len(draws))
     assert np.sqrt(np.mean(first**2)) < 0.15 * error and np.sqrt(np.mean(second**2)) < 0.3 * np.sqrt(2.0) * error
 
 
@@ -118,6 +119,22 @@ def test_quasi_random_draws_are_even_and_cost_the_same(exact):
     again, other = (exact.sample_weighted(1024, seed=seed, is_quasi_random=True)[0] for seed in (5, 6))
     np.testing.assert_array_equal(draws, again)
     assert np.min(np.abs(draws - other)) > 0 and np.max(np.abs(draws - other)) > 1
+
+
+def test_even_points_are_even_and_cost_two_draws_each(exact):
+    COUNTER.reset()
+    points = exact.sample_even(512, seed=5)
+    assert points.shape == (512, 3) and exact.ledger.points["sampling"] == 1024 == COUNTER.total
+    assert_even(points, 2.0)
+    must_fail(assert_even, exact.sample(512, seed=5), 2.0)
+    draws, log_weights = exact.sample_weighted(1024, seed=5, is_quasi_random=True)
+    np.testing.assert_array_equal(points, resample(draws, log_weights, 512, seed=5))
+    few = exact.sample_even(5, seed=5, num_draws=3)
+    assert len(np.unique(few, axis=0)) == 3 and len(few) == 5
+    with pytest.raises(SettingsError, match="num_draws = 0"):
+        exact.sample_even(5, num_draws=0)
+    with pytest.raises(DensityError, match="weights need the density"):
+        dataclasses.replace(exact, target=None).sample_even(5)
 
 
 def test_exact_draws_follow_the_target_where_the_model_does_not(exact):
@@ -182,7 +199,7 @@ def test_points_of_another_shape_are_refused(exact, x):
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**70])
-@pytest.mark.parametrize("call", ["sample", "sample_weighted", "sample_exact", "log_prob"])
+@pytest.mark.parametrize("call", ["sample", "sample_weighted", "sample_exact", "sample_even", "log_prob"])
 def test_seeds_out_of_range_are_refused(exact, call, seed):
     argument = np.zeros((1, 3)) if call == "log_prob" else 2
     with pytest.raises(SettingsError, match=r"seed = .*an integer from 0 to 2\*\*32 - 1"):
@@ -198,7 +215,7 @@ def test_seeds_of_another_type_are_refused(exact):
         np.testing.assert_array_equal(exact.sample(np.int64(500), seed=np.int64(3)), exact.sample(500, seed=3))
 
 
-@pytest.mark.parametrize("call", ["sample", "sample_weighted", "sample_exact"])
+@pytest.mark.parametrize("call", ["sample", "sample_weighted", "sample_exact", "sample_even"])
 @pytest.mark.parametrize("num", [0, -3])
 def test_numbers_of_draws_are_checked(exact, call, num):
     with pytest.raises(SettingsError, match=f"num = {num} is not allowed: it must be an integer of at least 1"):

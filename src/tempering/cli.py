@@ -120,6 +120,7 @@ def _sample(
     seed: int = 0,
     weighted: bool = False,
     quasi_random: bool = False,
+    even: bool = False,
 ) -> None:
     """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF).
 
@@ -130,13 +131,14 @@ def _sample(
         seed: the same seed gives the same draws.
         weighted: add log weights that make expectations exact; costs one evaluation a draw.
         quasi_random: weighted draws that cover the target evenly: in few dimensions means over all may be much closer.
+        even: equally weighted points made of such draws instead; costs two evaluations a point.
     """
     from tempering.exports import check_place
 
     require_count("-n", num)
     check_place(out)
     sampler = tempering.load(folder)
-    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random)
+    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
 
 

@@ -22,6 +22,7 @@ from tempering.records import LevelRecord, finite_or_none, level_table
 from tempering.resampling import indices_by_weight
 from tempering.settings import Network, Sampling, require, require_count, require_flag, require_seed
 from tempering.storage import arrays_of, as_path, write_arrays, write_json
+from tempering.thinning import resample
 from tempering.types import Array, Float
 
 __all__ = ["FORMAT", "Sampler", "has_sampler"]
@@ -36,6 +37,8 @@ _CHAIN_LENGTH = 10_000
 """Of one polishing chain at most. Each chain has a start to forget; on a GPU a step takes tens of microseconds."""
 
 
+_DRAWS_A_POINT = 2
+"""Of `sample_even`."""
 _MOST_DRAWS = 2**31 - 1
 """Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
 
@@ -46,7 +49,7 @@ class Sampler:
 
     Args:
         model: the diffusion model at T = 1.
-        target: the density, or None after loading without one; `sample_weighted` and `sample_exact` need it.
+        target: the density, or None after loading without one; all draws but those of `sample` need it.
         method: name of the method that made it.
         network, sampling: the settings that rebuild and run the model.
         levels: one record a level, hottest first.
@@ -171,6 +174,28 @@ class Sampler:
         indices, _ = independent_metropolis(key_chains, weighted.log_weights, num_chains, start)
         return self._seen(weighted.states.position[indices])
 
+    def sample_even(self, num: int, *, seed: int = 0, num_draws: int | None = None) -> Any:
+        """Equally weighted points that cover the target evenly: `num_draws` evaluations, entered as sampling.
+
+        Quasi-random draws with weights (`sample_weighted`), resampled along a Hilbert curve (`tp.resample`). Means over
+        all points are nearly as close as over the weighted draws: in few dimensions much closer than over as many
+        independent points of the target. The points are not independent, and a part of them is no better than as many
+        others. With a low effective share points repeat; `sample_exact` is the better choice then.
+
+        Args:
+            num, seed: as for `sample`.
+            num_draws: that the points are made of; None takes two a point.
+
+        Raises:
+            DensityError: if the density is not there, or if no draw has a positive weight.
+        """
+        require_count("num", num, most=_MOST_DRAWS)
+        if num_draws is None:
+            num_draws = min(_DRAWS_A_POINT * int(num), _MOST_DRAWS)
+        require_count("num_draws", num_draws, most=_MOST_DRAWS)
+        draws, log_weights = self.sample_weighted(num_draws, seed=seed, is_quasi_random=True)
+        return resample(draws, log_weights, int(num), seed=int(seed))
+
     def _weighted(self, num: int, seed: int, *, is_quasi_random: bool = False) -> Weighted:
         require_count("num", num, most=_MOST_DRAWS)
         if self.target is None:
@@ -279,7 +304,14 @@ class Sampler:
         return arviz.from_dict(posterior=named, coords=coords, dims={**known, **(dims or {})}, **stats)
 
     def save_draws(
-        self, path: str | Path, num: int, *, seed: int = 0, weighted: bool = False, is_quasi_random: bool = False
+        self,
+        path: str | Path,
+        num: int,
+        *,
+        seed: int = 0,
+        weighted: bool = False,
+        is_quasi_random: bool = False,
+        is_even: bool = False,
     ) -> Path:
         """Draws as a new file for other programs, by suffix: .npz, .parquet or .nc (`exports.write_draws`).
 
@@ -288,6 +320,7 @@ class Sampler:
             num, seed: as for `sample`: the same draws.
             weighted: add log weights that make expectations exact; costs one evaluation a draw.
             is_quasi_random: as for `sample_weighted`, for weighted draws only.
+            is_even: the points of `sample_even` instead, without weights; costs two evaluations a point.
 
         Raises:
             SettingsError: for another suffix, or where the package that writes it is not installed.
@@ -298,6 +331,10 @@ class Sampler:
         require_flag("is_quasi_random", is_quasi_random)
         allowed = "False without weights: draws that nobody weighs are independent"
         require(weighted or not is_quasi_random, "is_quasi_random", is_quasi_random, allowed)
+        require_flag("is_even", is_even)
+        require(not (is_even and weighted), "is_even", is_even, "False with weights: even points have none")
+        if is_even:
+            return write_draws(place, self.sample_even(num, seed=seed), None)
         if not weighted:
             return write_draws(place, self.sample(num, seed=seed), None)
         return write_draws(place, *self.sample_weighted(num, seed=seed, is_quasi_random=is_quasi_random))
