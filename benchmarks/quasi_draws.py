@@ -6,6 +6,9 @@ RUN is a folder with a finished run of a target without symmetries. In every rou
 and estimate log Z, the mean of every coordinate and the mean energy; and the same means over half as many equally
 weighted points: of independent draws by independent picks, of quasi-random ones by `tp.resample`. A ratio of variances
 of 4 says that four times as many independent draws, and evaluations, would be needed.
+
+`--figure docs/figures/even-points.png` shows 1,000 independent draws of the first run, of a mixture in the plane, and as
+many points of `sample_even`, with how many of either fall to every mode.
 """
 
 from pathlib import Path
@@ -64,15 +67,47 @@ def compare(folder: Path, num: int, num_rounds: int) -> dict:
     return row
 
 
+def picture(folder: Path, num: int = 1_000) -> bytes:
+    """Independent draws and even points of one sampler side by side, and below how many each mode has."""
+    from tempering.metrics import estimated_region_weights
+    from tempering.report.style import png_of, render
+
+    sampler = load_run(folder)
+    kinds = {"independent draws": sampler.sample(num, seed=0), "sample_even": sampler.sample_even(num, seed=0)}
+    exact = num * np.asarray(sampler.target.region_weights())
+
+    def fill(figure) -> None:
+        grid = figure.add_gridspec(2, 2, height_ratios=(3, 1))
+        for column, (kind, points) in enumerate(kinds.items()):
+            plane, bars = (figure.add_subplot(grid[row, column]) for row in range(2))
+            plane.scatter(*points.T, s=2.0, color="#1f5a8a", linewidths=0)
+            plane.set_aspect("equal")
+            plane.set_axis_off()
+            plane.set_title(f"{num:,} points: {kind}", loc="left", fontsize=10)
+            counts = num * np.asarray(estimated_region_weights(sampler.target, jnp.asarray(points)))
+            bars.bar(np.arange(counts.size), counts, width=0.8, color="#1f5a8a")
+            bars.step(
+                np.arange(counts.size + 1) - 0.5, [*exact, exact[-1]], where="post", color="#c8102e", linewidth=1.2
+            )
+            bars.set_ylim(0.0, 1.8 * np.max(exact))
+            bars.set_xticks([])
+            bars.set_title("points by mode; in red what is right", loc="left", fontsize=9)
+
+    return png_of(render(8.0, 6.0, fill))
+
+
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("runs", type=Path, nargs="+")
     made.add_argument("--draws", type=int, default=2_048)
     made.add_argument("--rounds", type=int, default=16)
+    made.add_argument("--figure", type=Path)
     options = made.parse_args()
     if options.quick:
         options.draws, options.rounds = 64, 3
     enable_compilation_cache()
+    if options.figure:
+        options.figure.write_bytes(picture(options.runs[0]))
     rows = []
     for folder in options.runs:
         rows.append(compare(folder, options.draws, options.rounds))
