@@ -7,8 +7,8 @@ and estimate log Z, the mean of every coordinate and the mean energy; and the sa
 weighted points: of independent draws by independent picks, of quasi-random ones by `tp.resample`. A ratio of variances
 of 4 says that four times as many independent draws, and evaluations, would be needed.
 
-`--figure docs/figures/even-points.png` shows 1,000 independent draws of the first run, of a mixture in the plane, and as
-many points of `sample_even`, with how many of either fall to every mode.
+`--figure docs/figures/even-points.png` shows 1,000 independent draws of the first run, of a mixture in the plane, and
+as many points of `sample_even`, with how many of either fall to every mode.
 """
 
 from pathlib import Path
@@ -86,9 +86,8 @@ def picture(folder: Path, num: int = 1_000) -> bytes:
             plane.set_title(f"{num:,} points: {kind}", loc="left", fontsize=10)
             counts = num * np.asarray(estimated_region_weights(sampler.target, jnp.asarray(points)))
             bars.bar(np.arange(counts.size), counts, width=0.8, color="#1f5a8a")
-            bars.step(
-                np.arange(counts.size + 1) - 0.5, [*exact, exact[-1]], where="post", color="#c8102e", linewidth=1.2
-            )
+            edges = np.arange(counts.size + 1) - 0.5
+            bars.step(edges, [*exact, exact[-1]], where="post", color="#c8102e", linewidth=1.2)
             bars.set_ylim(0.0, 1.8 * np.max(exact))
             bars.set_xticks([])
             bars.set_title("points by mode; in red what is right", loc="left", fontsize=9)
