@@ -6,9 +6,28 @@ Assumes that the draws are independent of each other and that their weights are 
 import jax
 import jax.numpy as jnp
 
+from tempering.resampling import indices_by_weight
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["independent_metropolis"]
+__all__ = ["equally_weighted", "independent_metropolis"]
+
+_POLISH_KEY = 2**32 - 1
+"""Folded into the seed's key for the polish: the draws' own keys are those of their index, which never gets here."""
+
+_CHAIN_LENGTH = 10_000
+"""Of one polishing chain at most. Each chain has a start to forget; on a GPU a step takes tens of microseconds."""
+
+
+def equally_weighted(key: Key, log_weights: Float[Array, " draw"]) -> Int[Array, " draw"]:
+    """As many indices as there are draws: chains from starts taken by weight, whose bias vanishes as 1 / num.
+
+    Args:
+        key: that the draws themselves were made with.
+    """
+    key_start, key_chains = jax.random.split(jax.random.fold_in(key, _POLISH_KEY))
+    num_chains = -(-log_weights.shape[0] // _CHAIN_LENGTH)
+    start = indices_by_weight(key_start, log_weights, num_chains, "multinomial")
+    return independent_metropolis(key_chains, log_weights, num_chains, start)[0]
 
 
 def independent_metropolis(

@@ -4,12 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.charts import Chart
+from tempering.charts import Chart, embed_rows, restrict_rows
 from tempering.diagnosis import Verdict, diagnose
 from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
@@ -17,9 +16,8 @@ from tempering.exports import check_place, named_arrays, write_draws
 from tempering.geometry import Centred
 from tempering.importance import Weighted, weigh
 from tempering.ledger import Ledger
-from tempering.polish import independent_metropolis
+from tempering.polish import equally_weighted
 from tempering.records import LevelRecord, finite_or_none, level_table
-from tempering.resampling import indices_by_weight
 from tempering.settings import Network, Sampling, require, require_count, require_flag, require_seed
 from tempering.storage import arrays_of, as_path, write_arrays, write_json
 from tempering.thinning import resample
@@ -29,13 +27,6 @@ __all__ = ["FORMAT", "Sampler", "has_sampler"]
 
 FORMAT = "tempering sampler 2"
 """Of sampler.json: what `loading` reads."""
-
-_POLISH_KEY = 2**32 - 1
-"""Folded into the seed's key for the polish: the draws' own keys are those of their index, which never gets here."""
-
-_CHAIN_LENGTH = 10_000
-"""Of one polishing chain at most. Each chain has a start to forget; on a GPU a step takes tens of microseconds."""
-
 
 _DRAWS_A_POINT = 2
 """Of `sample_even`."""
@@ -95,7 +86,7 @@ class Sampler:
 
     def outer(self, points: Float[Array, "particle dim"]) -> np.ndarray:
         """Points in the model's coordinates as rows of the user's: within the supports, or centred configurations."""
-        return np.asarray(points if self.chart is None else _embed(self.chart, points))
+        return np.asarray(points if self.chart is None else embed_rows(self.chart, points))
 
     def _seen(self, points: Float[Array, "particle dim"]) -> Any:
         """Points in the model's coordinates as a user sees them: rows, or a tree of arrays with that axis first."""
@@ -168,11 +159,7 @@ class Sampler:
             raise DensityError(
                 f"none of the {num} draws has a usable density, so that no chain can start; draw more, or train longer"
             )
-        key_start, key_chains = jax.random.split(jax.random.fold_in(self._key(seed), _POLISH_KEY))
-        num_chains = -(-int(num) // _CHAIN_LENGTH)
-        start = indices_by_weight(key_start, weighted.log_weights, num_chains, "multinomial")
-        indices, _ = independent_metropolis(key_chains, weighted.log_weights, num_chains, start)
-        return self._seen(weighted.states.position[indices])
+        return self._seen(weighted.states.position[equally_weighted(self._key(seed), weighted.log_weights)])
 
     def sample_even(self, num: int, *, seed: int = 0, num_draws: int | None = None) -> Any:
         """Equally weighted points that cover the target evenly: `num_draws` evaluations, entered as sampling.
@@ -223,7 +210,7 @@ class Sampler:
         if self.chart is None:
             values = self.model.log_prob(self._key(seed), rows, self.sampling)
         else:
-            inner, log_volume, is_inside = _inward(self.chart, rows)
+            inner, log_volume, is_inside = restrict_rows(self.chart, rows)
             values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
             values = jnp.where(is_inside, values, -jnp.inf)
         return np.asarray(values.reshape(points.shape[:-1]))
@@ -407,20 +394,3 @@ class Sampler:
 def has_sampler(folder: Path) -> bool:
     """Whether a whole sampler is there: whoever finds one of its files damaged may delete it and resume."""
     return all((folder / name).exists() for name in ("sampler.json", "sampler.npz"))
-
-
-@eqx.filter_jit
-def _embed(chart: Chart, points: Float[Array, "particle dim"]) -> Float[Array, "particle full_dim"]:
-    return jax.vmap(chart.embed)(points)
-
-
-@eqx.filter_jit
-def _inward(chart: Chart, rows: Float[Array, "particle full_dim"]) -> tuple[Array, Array, Array]:
-    """Inner coordinates, log volumes there, and which rows have any; the others are at the origin."""
-
-    def one(x: Array) -> tuple[Array, Array, Array]:
-        is_inside = chart.contains(x)
-        y = jnp.where(is_inside, chart.restrict(x), 0.0)
-        return y, chart.log_volume(y), is_inside
-
-    return jax.vmap(one)(rows)

@@ -4,7 +4,8 @@ Resampling adds noise of its own: by independent picks, that of as many independ
 at even steps of the cumulative weight, and where neighbours in its order are neighbours in space, every stretch of the
 curve gets its weight in points to within one (on the order's part: Gerber, Chopin and Whiteley 2019). In one dimension
 that is sorting; in a few, a Hilbert curve. Most of what chance is left is that of the draws themselves, which
-quasi-random ones lessen. On the host and in float64: the draws are the user's by now.
+quasi-random ones lessen. On the host and in float64: the draws are the user's by now, and may be a million, whose
+cumulative weights float32 (`resampling.indices_by_weight`, which levels use) cannot tell apart.
 """
 
 from typing import Any

@@ -6,6 +6,7 @@ A chart has `dim`, `full_dim`, `embed(y) -> x`, `restrict(x) -> y`, `log_volume(
 
 from tempering.charts.constrained import READERS, Block, Constrained, chart_of, flat_chart, read_chart
 from tempering.charts.protocol import Chart
+from tempering.charts.rows import embed_rows, restrict_rows
 from tempering.charts.supports import Support, above, below, interval, ordered, positive, real, simplex
 
 __all__ = [
@@ -17,11 +18,13 @@ __all__ = [
     "above",
     "below",
     "chart_of",
+    "embed_rows",
     "flat_chart",
     "interval",
     "ordered",
     "positive",
     "read_chart",
     "real",
+    "restrict_rows",
     "simplex",
 ]
