@@ -12,7 +12,7 @@ TARGETS = {"mog40": ("mode-weight TV", "region_tv"), "mw32": ("largest well erro
 
 def words() -> dict[str, str]:
     """What each preset does differently."""
-    from tempering.experiments.presets import PRESETS
+    from tempering.lab.presets import PRESETS
 
     return {name: config.description.split(": ", 1)[-1] for name, config in PRESETS.items()}
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from tempering.adapters import from_callable
 from tempering.kernels import RandomWalk
-from tempering.ledger import Ledger
 from tempering.parallel_tempering import Rules, advance, betas_of, start
+from tempering.runs.ledger import Ledger
 
 DIM = 5
 

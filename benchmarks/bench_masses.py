@@ -17,9 +17,9 @@ import numpy as np
 from measure import finish, parser
 
 from tempering.kernels import HMC, MALA
-from tempering.ledger import Ledger
 from tempering.molecules import alanine_dipeptide, phi_psi
 from tempering.parallel_tempering import Rules, run, start
+from tempering.runs.ledger import Ledger
 from tempering.targets import Scaled, Units, in_inner_coordinates
 from tempering.targets.units import force_masses, units_of_masses
 

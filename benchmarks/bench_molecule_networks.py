@@ -32,16 +32,16 @@ from tempering.diffusion.networks import make_network
 from tempering.diffusion.objective import regression_target
 from tempering.diffusion.precondition import Denoiser, output_scale
 from tempering.kernels import ChainState, make_kernel
-from tempering.ledger import Ledger
-from tempering.metrics.energy import energy_tvd
+from tempering.lab.metrics.energy import energy_tvd
 from tempering.molecules import alanine_dipeptide, is_mirrored
 from tempering.parallel_tempering import betas_of
 from tempering.parallel_tempering.initial import initial_draws, rows_start
-from tempering.resampling import ess_fraction
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial, Network, Noise, Sampling, Training
 from tempering.targets import Inner, Scaled, in_inner_coordinates
 from tempering.targets.base import evaluate_many
 from tempering.targets.units import chosen_units
+from tempering.weights.resampling import ess_fraction
 
 NOISE = Noise(is_isotropic=True, prior="isotropic")
 TEMPERATURES = tuple(float(t) for t in np.geomspace(5.0, 1.0, 8))

@@ -16,9 +16,9 @@ from bench_pt import BETAS, NEVER, NUM_CHAINS, SWAP_INTERVAL, bare
 from measure import Patience, finish, interleave, parser, quartiles, ratio, show
 
 from tempering.kernels import MALA
-from tempering.ledger import Ledger
 from tempering.molecules import alanine_dipeptide
 from tempering.parallel_tempering import Rules, advance, start
+from tempering.runs.ledger import Ledger
 
 NUM_ALONE = {("Reference", 0): 60, ("CPU", 0): 200, ("CPU", 1): 200}
 """Conformations that OpenMM is given in a turn, by platform and threads; 0 is its own choice. A molecule this small is
@@ -40,7 +40,7 @@ def jax_side(target, batch: int):
 def openmm_side(target, platform: str, num_threads: int, num: int):
     import openmm
 
-    from tempering.molecules.make_alanine import alanine_system
+    from tempering.lab.make_alanine import alanine_system
 
     system, _ = alanine_system()
     options = {"Threads": str(num_threads)} if num_threads else {}

@@ -33,8 +33,8 @@ from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.linear import Linear
 from tempering.diffusion.networks.pairs import along
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
-from tempering.geometry import Centred
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 
 SIGMA_DATA = 1.0
 PLAIN = "plain EGNN"

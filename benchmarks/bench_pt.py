@@ -17,8 +17,8 @@ from measure import Patience, finish, interleave, parser, quartiles, ratio, show
 
 from tempering.kernels import MALA, ChainState
 from tempering.kernels.base import accept_or_stay
-from tempering.ledger import Ledger
 from tempering.parallel_tempering import Rules, TemperingState, advance, betas_of, start
+from tempering.runs.ledger import Ledger
 from tempering.targets import GaussianMixture, ManyWell, Target, evaluate
 from tempering.types import Array, Float
 

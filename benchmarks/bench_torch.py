@@ -38,7 +38,7 @@ from tempering.diffusion import (
 from tempering.diffusion.calibrate import stack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.solve import flow
-from tempering.guidance import Guided
+from tempering.guidance.extrapolate import Guided
 from tempering.settings import Network, Sampling, Training
 
 NUM_THREADS = 2

@@ -36,7 +36,7 @@ import sys
 import jax.numpy as jnp
 import tempering as tp
 from support.tiny import tiny_ptsd
-from tempering.experiments.compilation import enable_compilation_cache
+from tempering.lab.compilation import enable_compilation_cache
 from tempering.settings import Ladder, Pilot
 
 def log_density(x):

@@ -29,7 +29,7 @@ PANELS = (
 
 def draw(content: dict) -> bytes:
     """The figure as PNG, from what `curves.py` writes: means over seeds, bars of one standard error."""
-    from tempering.report.style import png_of, render
+    from tempering.plots.style import png_of, render
 
     return png_of(render(10.0, 6.4, lambda figure: _fill(figure, content)))
 
@@ -53,7 +53,7 @@ def _fill(figure, content: dict) -> None:
 def _panel(axes, rows: list[dict], metric: str, title: str, floor: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    from tempering.report.style import label_ends
+    from tempering.plots.style import label_ends
 
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -31,13 +31,13 @@ MIN_CHAINS = 20
 
 
 def _mog40():
-    from tempering.targets import make_target
+    from tempering.registry import make_target
 
     return make_target("mog40")
 
 
 def _mw32():
-    from tempering.targets import make_target
+    from tempering.registry import make_target
 
     return make_target("many_well", dim=32)
 
@@ -94,15 +94,15 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
     """Points at T = 1 with weights, log Z and evaluations, and the settings as plain data."""
     import jax
 
-    from tempering.baselines import Drawn
+    from tempering.lab.baselines import Drawn
 
     target, key = TARGETS[name].make(), jax.random.key(seed)
     if method in PRESETS:
         from tempering import split_budget
-        from tempering.experiments.compilation import enable_compilation_cache
-        from tempering.experiments.methods import METHODS as FITS
-        from tempering.experiments.presets import preset
-        from tempering.ledger import Ledger
+        from tempering.lab.compilation import enable_compilation_cache
+        from tempering.lab.presets import preset
+        from tempering.methods.registry import METHODS as FITS
+        from tempering.runs.ledger import Ledger
 
         enable_compilation_cache()
         config = preset(PRESETS[method].format(name))
@@ -118,7 +118,7 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
             drawn = Drawn(sampler.sample(num, seed=seed), None, log_z, sampler.evaluations)
         return drawn, dataclasses.asdict(config.settings)
     if method == "pt":
-        from tempering.baselines import pt_alone
+        from tempering.lab.baselines import pt_alone
         from tempering.settings import Exploration
 
         settings = dict(TARGETS[name].pt, num_chains=chains_at(TARGETS[name].pt, budget))
@@ -126,7 +126,7 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
         arguments["exploration"] = Exploration(**settings["exploration"])
         drawn = pt_alone.samples(target, key, budget, scale=TARGETS[name].scale, **arguments)
     else:
-        from tempering.baselines import smc
+        from tempering.lab.baselines import smc
 
         settings = TARGETS[name].smc
         drawn = smc.samples(target, key, budget, scale=TARGETS[name].scale, **settings)
@@ -139,8 +139,8 @@ def longest(config, name: str, budget: int):
     More chains instead of longer ones, as `scaled` would have it, leave PT short of equilibrium at every budget. No
     evaluation goes into final weights: they only report.
     """
-    from tempering.baselines.pt_alone import schedule
     from tempering.kernels import make_kernel
+    from tempering.lab.baselines.pt_alone import schedule
     from tempering.settings import Exploration, Ladder
 
     told = TARGETS[name].pt
@@ -168,8 +168,8 @@ def scaled(config, budget: int):
     preset's own number, if smaller) its steps and burn-in.
     """
     from tempering.errors import BudgetError, SettingsError
-    from tempering.experiments.methods import planned
-    from tempering.experiments.run import target_of
+    from tempering.lab.run import target_of
+    from tempering.methods.registry import planned
 
     if config.settings.is_sized_by_budget:
         return dataclasses.replace(config, budget=budget)

@@ -49,7 +49,7 @@ def judge(name: str, points, reference, *, has_transport: bool = True) -> dict[s
     import jax.numpy as jnp
     import numpy as np
 
-    from tempering.metrics import (
+    from tempering.lab.metrics import (
         energy_tvd,
         estimated_region_weights,
         max_region_error,

@@ -68,7 +68,7 @@ def fill(figure, rows: list[dict]) -> None:
 
 
 def main() -> None:
-    from tempering.report.style import png_of, render
+    from tempering.plots.style import png_of, render
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)

@@ -38,12 +38,18 @@ from tempering.buffer import Buffer
 from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
 from tempering.diffusion.networks import make_network
-from tempering.importance import evened, weigh
-from tempering.ledger import Ledger
-from tempering.metrics import energy_tvd, energy_wasserstein_1, estimated_region_weights, max_region_error, region_tv
-from tempering.proposals import History, candidates
+from tempering.guidance.choose import History, candidates
+from tempering.lab.metrics import (
+    energy_tvd,
+    energy_wasserstein_1,
+    estimated_region_weights,
+    max_region_error,
+    region_tv,
+)
+from tempering.registry import make_target
+from tempering.runs.ledger import Ledger
 from tempering.settings import Guidance, Network, Noise, PTSDSettings, Sampling, Training
-from tempering.targets import make_target
+from tempering.weights.weigh import evened, weigh
 
 HOT, COLD, AIM = 1.3, 1.0, 0.1
 GUIDANCE = {

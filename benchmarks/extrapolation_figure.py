@@ -20,7 +20,7 @@ NUM_SHOWN = 3000
 
 def draw(content: dict, points: dict[str, dict[str, np.ndarray]]) -> bytes:
     """The figure as PNG. `points` holds, by target and column, the first two coordinates and the energy."""
-    from tempering.report.style import png_of, render
+    from tempering.plots.style import png_of, render
 
     heights = [height for name in points for height in ((1.75,) if name == "mog40" else (0.95,) * 3)]
     return png_of(render(16.5, 1.0 + 1.25 * sum(heights), lambda figure: _fill(figure, content, points, heights)))
@@ -60,7 +60,7 @@ def _figures(content: dict, name: str, way: str) -> str:
 
 
 def _plane(axes, points: np.ndarray) -> None:
-    from tempering.report.style import DRAWS, show_some
+    from tempering.plots.style import DRAWS, show_some
 
     some = show_some(points[:, :2], NUM_SHOWN)
     axes.scatter(some[:, 0], some[:, 1], s=1.2, color=DRAWS, linewidths=0, alpha=0.6)
@@ -74,7 +74,7 @@ def _marginals(panels: list, columns: dict[str, np.ndarray], way: str) -> None:
     """One well coordinate, one normal coordinate and the energy, over the exact ones in grey."""
     from matplotlib.ticker import MaxNLocator
 
-    from tempering.report.style import DRAWS, FAINT, window
+    from tempering.plots.style import DRAWS, FAINT, window
 
     low = columns["exact"][:, 2].min()
     # From the exact energies, the lowest, to those of T = 1; what fails altogether is said to be outside.

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer
-from tempering.importance import corrected, weigh
 from tempering.kernels import MALA, ChainState, StepSizes
 from tempering.kernels.step_size import adapt, guess
-from tempering.ledger import Ledger
+from tempering.runs.ledger import Ledger
 from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many
+from tempering.weights.weigh import corrected, weigh
 
 _MOG_REACH, _MOG_CELL = 50.0, 0.1
 """Ten beyond the outermost mean, 6.7 standard deviations at T = 1.3; a quarter of a standard deviation at T = 0.1."""

@@ -20,9 +20,9 @@ import numpy as np
 from measure import commit
 
 import tempering as tp
-from tempering.automatic import default_settings
+from tempering.lab.fooling import FOOLING
+from tempering.methods.automatic import default_settings
 from tempering.targets import ExactTarget
-from tempering.targets.fooling import FOOLING
 
 NUM_DRAWS, NUM_TRUE = 4000, 200_000
 QUANTILES = (0.1, 0.5, 0.9)

@@ -24,21 +24,21 @@ import numpy as np
 from measure import commit
 
 from tempering.buffer import Buffer
-from tempering.checkpoint import Nowhere, Progress
 from tempering.diffusion import fit_networks
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
 from tempering.diffusion.networks import make_network
-from tempering.experiments.config import with_changes
-from tempering.experiments.presets import preset
-from tempering.experiments.reference import Reference, cached_reference, load_reference
-from tempering.experiments.run import target_of
-from tempering.exploration import explore
-from tempering.ledger import Ledger
-from tempering.metrics import energy_tvd
-from tempering.metrics.particles import distance_tvd, pair_distances
+from tempering.guidance.choose import History, candidates
+from tempering.lab.metrics import energy_tvd
+from tempering.lab.metrics.particles import distance_tvd, pair_distances
+from tempering.lab.presets import preset
+from tempering.lab.reference import Reference, cached_reference, load_reference
+from tempering.lab.run import target_of
+from tempering.methods.exploration import explore
+from tempering.methods.preparation import Teller, kernel_of, prepare
 from tempering.parallel_tempering import betas_of
-from tempering.preparation import Teller, kernel_of, prepare
-from tempering.proposals import History, candidates
+from tempering.runs.checkpoint import Nowhere, Progress
+from tempering.runs.config import with_changes
+from tempering.runs.ledger import Ledger
 from tempering.settings import Guidance
 from tempering.types import ignore_event
 
@@ -128,7 +128,7 @@ def measured(target, points: np.ndarray, reference: np.ndarray) -> dict:
 
 def figure_of(rows: dict, distances: dict[str, np.ndarray]) -> bytes:
     """A panel a way: its distances over the reference's."""
-    from tempering.report.style import DRAWS, FAINT, MUTED, png_of, render
+    from tempering.plots.style import DRAWS, FAINT, MUTED, png_of, render
 
     def fill(figure) -> None:
         edges = np.linspace(0.0, np.quantile(distances["reference"], 0.9999) * 1.15, 161)

@@ -25,11 +25,11 @@ from tempering.diffusion.calibrate import dataset_of, denoiser_of, largest_sigma
 from tempering.diffusion.fit import fit_networks
 from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.networks import make_network
-from tempering.experiments.presets import preset
-from tempering.experiments.reference import cached_reference, load_reference
-from tempering.experiments.run import target_of
 from tempering.kernels import ChainState
-from tempering.metrics.energy import energy_tvd
+from tempering.lab.metrics.energy import energy_tvd
+from tempering.lab.presets import preset
+from tempering.lab.reference import cached_reference, load_reference
+from tempering.lab.run import target_of
 from tempering.targets import in_inner_coordinates
 from tempering.targets.base import evaluate_many
 

@@ -44,9 +44,9 @@ def coverage(runs: list[dict]) -> dict:
 
 def again(folders: list[Path], num_rounds: int, num_draws: int) -> list[dict]:
     """Rows as those of `seeds.py`, one for every round of every finished run."""
-    from tempering.experiments.compilation import enable_compilation_cache
-    from tempering.experiments.run import load_run
-    from tempering.pareto import log_z_with_tail
+    from tempering.lab.compilation import enable_compilation_cache
+    from tempering.lab.run import load_run
+    from tempering.weights.pareto import log_z_with_tail
 
     enable_compilation_cache()
     rows = []

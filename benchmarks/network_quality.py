@@ -17,10 +17,10 @@ import optax
 from bench_networks import PLAIN, SIDES, denoising_loss
 from measure import finish, parser
 
-from tempering.experiments.presets import preset
-from tempering.experiments.reference import cached_reference
-from tempering.geometry import Centred
+from tempering.lab.presets import preset
+from tempering.lab.reference import cached_reference
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 
 NAMES = (PLAIN, "EGNN", "EGNN, bf16")
 NUM_SAMPLES, NUM_HELD_OUT, REPEATS = 5000, 500, 8

@@ -23,8 +23,8 @@ from measure import parser as measure_parser
 from numpyro.infer import MCMC, NUTS
 
 import tempering as tp
-from tempering.automatic import default_settings
-from tempering.baselines import smc
+from tempering.lab.baselines import smc
+from tempering.methods.automatic import default_settings
 
 NUM_COEFFICIENTS, NUM_ROWS = 25, 500
 SMC = 3_000_000, 16

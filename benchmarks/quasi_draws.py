@@ -19,9 +19,9 @@ import numpy as np
 from measure import finish, parser
 
 from tempering import resample
-from tempering.experiments.compilation import enable_compilation_cache
-from tempering.experiments.run import load_run
-from tempering.experiments.run_folder import RunFolder
+from tempering.lab.compilation import enable_compilation_cache
+from tempering.lab.run import load_run
+from tempering.runs.folder import RunFolder
 
 
 def estimates(sampler, log_densities, num: int, seed: int, *, is_quasi_random: bool) -> dict[str, np.ndarray]:
@@ -69,8 +69,8 @@ def compare(folder: Path, num: int, num_rounds: int) -> dict:
 
 def picture(folder: Path, num: int = 1_000) -> bytes:
     """Independent draws and even points of one sampler side by side, and below how many each mode has."""
-    from tempering.metrics import estimated_region_weights
-    from tempering.report.style import png_of, render
+    from tempering.lab.metrics import estimated_region_weights
+    from tempering.plots.style import png_of, render
 
     sampler = load_run(folder)
     kinds = {"independent draws": sampler.sample(num, seed=0), "sample_even": sampler.sample_even(num, seed=0)}

@@ -20,14 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from measure import finish, parser
 
-from tempering.experiments.compilation import enable_compilation_cache
-from tempering.experiments.run import load_run
-from tempering.experiments.run_folder import RunFolder
-from tempering.importance import weigh
-from tempering.ledger import Ledger
-from tempering.metrics import population, population_of_two_stages
-from tempering.metrics.populations import RARE_MODE
+from tempering.lab.compilation import enable_compilation_cache
+from tempering.lab.metrics import population, population_of_two_stages
+from tempering.lab.metrics.populations import RARE_MODE
+from tempering.lab.run import load_run
 from tempering.molecules import phi_psi
+from tempering.runs.folder import RunFolder
+from tempering.runs.ledger import Ledger
+from tempering.weights.weigh import weigh
 
 PAD = 16
 

@@ -19,10 +19,10 @@ from pathlib import Path
 ONE = """
 import sys, json
 from pathlib import Path
-from tempering.experiments.compilation import enable_compilation_cache
-from tempering.experiments.config import with_changes
-from tempering.experiments.presets import preset
-from tempering.experiments.run import resume, run
+from tempering.lab.compilation import enable_compilation_cache
+from tempering.runs.config import with_changes
+from tempering.lab.presets import preset
+from tempering.lab.run import resume, run
 
 enable_compilation_cache()
 name, seed, folder, changes = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:]

@@ -16,7 +16,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # (prefer-no-gather) for features of the processor.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # What `import tempering` sets where this JAX needs it; the canary runs before the package is imported.
-_GUARD = runpy.run_path(str(Path(__file__).parent.parent / "src" / "tempering" / "xla_guard.py"))
+_GUARD = runpy.run_path(str(Path(__file__).parent.parent / "src" / "tempering" / "_compat.py"))
 _GUARD["guard"]()
 
 import hypothesis
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["XLA_FLAGS"] = f"{flags} {flag}=false".strip()
 
 
-# As `tempering.collecting` does for a fit: tracing makes many objects, and looking through them costs time.
+# As `tempering._compat` does for a fit: tracing makes many objects, and looking through them costs time.
 gc.set_threshold(100_000, 50, 100)
 
 # A silent broadcast or a silent cast is a bug that still returns numbers.

@@ -55,7 +55,7 @@ def test_jitted_index_squared():
 def test_jitted_matrix_vector_product_and_bare_reduction(reduce_fn):
     """The same defect without the square, in 0.9.2 to 0.10.1 as well: a reduction of `matrix @ row` itself.
 
-    Right because of `tempering.xla_guard`, which conftest.py applies as `import tempering` does.
+    Right because of `tempering._compat`, which conftest.py applies as `import tempering` does.
     """
     rows, matrix = _rows_and_matrix()
     observed = jax.jit(jax.vmap(lambda row: getattr(jnp, reduce_fn)(jnp.asarray(matrix) @ row)))(rows)

@@ -17,10 +17,10 @@ from support.random_checks import must_fail
 from support.tiny import Kept, quick_compilation, shrunk, tiny_ptsd
 from support.unchecked import unchecked
 from support.witness import TARGET, WitnessedLedger, facts_and_arrays
-from tempering import ptsd
-from tempering.automatic import default_settings
 from tempering.errors import BudgetError
-from tempering.experiments.methods import METHODS
+from tempering.methods import ptsd
+from tempering.methods.automatic import default_settings
+from tempering.methods.registry import METHODS
 from tempering.parallel_tempering import next_temperature
 from tempering.sampler import Sampler
 from tempering.settings import Ladder, Refinement, Resampling

@@ -14,11 +14,12 @@ import tempering as tp
 from support.tiny import Kept, files_of, quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
-from tempering import api, storage
-from tempering.automatic import default_settings
-from tempering.experiments.methods import METHODS
-from tempering.experiments.run_folder import RunFolder
+from tempering import api
+from tempering.methods.automatic import default_settings
+from tempering.methods.registry import METHODS
 from tempering.parallel_tempering.initial import rows_start
+from tempering.runs import storage
+from tempering.runs.folder import RunFolder
 from tempering.settings import Refinement
 
 README = Path(__file__).parent.parent / "README.md"

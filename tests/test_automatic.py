@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 import tempering as tp
 from support.random_checks import must_fail
 from support.unchecked import unchecked
-from tempering.automatic import default_budget, default_settings, pilot_settings, sized
 from tempering.diffusion.divergence import step_with_log_det
 from tempering.diffusion.networks import make_network
 from tempering.errors import BudgetError, SettingsError
-from tempering.experiments.methods import METHODS, check_sizes
-from tempering.geometry import Centred
 from tempering.kernels import HMC, MALA
+from tempering.methods.automatic import default_budget, default_settings, pilot_settings, sized
+from tempering.methods.preparation import kernel_of
+from tempering.methods.registry import METHODS, check_sizes
 from tempering.parallel_tempering import temperatures_of
-from tempering.parallel_tempering.pilot import planned_evaluations as pilot_evaluations
-from tempering.parallel_tempering.relax import NUM_STEPS
-from tempering.preparation import kernel_of
+from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
+from tempering.parallel_tempering.pilot.relax import NUM_STEPS
 from tempering.settings import Ladder, MethodSettings, Pilot, PTSDSettings
+from tempering.transforms.centred import Centred
 
 DIMS = st.integers(1, 128)
 METHOD_NAMES = st.sampled_from(sorted(METHODS))

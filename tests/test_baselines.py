@@ -7,14 +7,14 @@ import pytest
 
 from support.counting import counting_target
 from support.random_checks import assert_mean, must_fail
-from tempering.baselines import pt_alone, smc
 from tempering.errors import BudgetError
 from tempering.kernels import make_kernel
-from tempering.ledger import Ledger
-from tempering.metrics import estimated_region_weights
+from tempering.lab.baselines import pt_alone, smc
+from tempering.lab.metrics import estimated_region_weights
 from tempering.parallel_tempering.initial import planned_evaluations
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration
-from tempering.targets.gaussian_mixture import GaussianMixture
+from tempering.targets.densities.gaussian_mixture import GaussianMixture
 
 pytest.importorskip("blackjax")
 

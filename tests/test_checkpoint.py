@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tempering.buffer import Buffer, blank_buffer
-from tempering.checkpoint import Nowhere, Progress, Store
 from tempering.errors import RunFolderError
-from tempering.ledger import Ledger
-from tempering.records import LevelRecord, finite_or_none, level_table
+from tempering.runs.checkpoint import Nowhere, Progress, Store
+from tempering.runs.ledger import Ledger
+from tempering.runs.records import LevelRecord, finite_or_none, level_table
 
 
 class InMemory:

@@ -22,12 +22,12 @@ from support.tiny import (
     result_of,
 )
 from tempering import load
-from tempering.experiments.config import MetricsConfig
-from tempering.experiments.methods import planned
-from tempering.experiments.presets import PRESETS
-from tempering.experiments.run import evaluate_folder
-from tempering.experiments.run_folder import RunFolder
-from tempering.storage import read_arrays, read_json, write_json
+from tempering.lab.presets import PRESETS
+from tempering.lab.run import evaluate_folder
+from tempering.methods.registry import planned
+from tempering.runs.config import MetricsConfig
+from tempering.runs.folder import RunFolder
+from tempering.runs.storage import read_arrays, read_json, write_json
 
 
 @pytest.fixture(scope="module", autouse=True)

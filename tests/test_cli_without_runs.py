@@ -8,10 +8,10 @@ from support.commands import PTSD, as_users_run_it, command, process, refused
 from support.tiny import (
     PTSD_CHANGES,
 )
-from tempering.experiments.config import config_from_dict
-from tempering.experiments.methods import METHODS, planned
-from tempering.experiments.presets import PRESETS
-from tempering.experiments.run import target_of
+from tempering.lab.presets import PRESETS
+from tempering.lab.run import target_of
+from tempering.methods.registry import METHODS, planned
+from tempering.runs.config import config_from_dict
 from tempering.settings import PTSDSettings
 
 

@@ -1,10 +1,10 @@
-"""Tests of `tempering.collecting`: less often inside, as before outside."""
+"""Tests of `tempering._compat`: less often inside, as before outside."""
 
 import gc
 
 import pytest
 
-from tempering.collecting import collected_seldom
+from tempering._compat import collected_seldom
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from support.tiny import PT_DM_CHANGES, PTSD_CHANGES
 from support.unchecked import unchecked
-from tempering.automatic import default_budget
 from tempering.errors import BudgetError, SettingsError
-from tempering.experiments.config import (
+from tempering.lab.presets import PRESETS, preset
+from tempering.lab.run import target_of
+from tempering.methods.automatic import default_budget
+from tempering.methods.registry import METHODS, check_budget, planned
+from tempering.runs.config import (
     MetricsConfig,
     RunConfig,
     TargetConfig,
@@ -19,9 +22,6 @@ from tempering.experiments.config import (
     config_to_dict,
     with_changes,
 )
-from tempering.experiments.methods import METHODS, check_budget, planned
-from tempering.experiments.presets import PRESETS, preset
-from tempering.experiments.run import target_of
 from tempering.settings import PTDMSettings, PTSDSettings
 
 SIZED = next(config for config in PRESETS.values() if config.settings.is_sized_by_budget)

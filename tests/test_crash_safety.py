@@ -27,17 +27,17 @@ from support.exact_sampler import linear_denoiser, sampler_of
 from support.random_checks import must_fail
 from support.tiny import files_of, tiny_ptsd
 from support.unchecked import unchecked
-from tempering.checkpoint import Progress
 from tempering.cli import main
 from tempering.errors import RunFolderError, TemperingError
-from tempering.experiments import run_folder
-from tempering.experiments.config import TargetConfig
-from tempering.experiments.presets import PRESETS
-from tempering.experiments.run import evaluate_folder, resume
-from tempering.experiments.run_folder import RunFolder
-from tempering.ledger import Ledger
-from tempering.report.contents import read_contents
-from tempering.storage import read_arrays, read_json, write_arrays, write_json
+from tempering.lab.presets import PRESETS
+from tempering.lab.report.contents import read_contents
+from tempering.lab.run import evaluate_folder, resume
+from tempering.runs import folder as run_folder
+from tempering.runs.checkpoint import Progress
+from tempering.runs.config import TargetConfig
+from tempering.runs.folder import RunFolder
+from tempering.runs.ledger import Ledger
+from tempering.runs.storage import read_arrays, read_json, write_arrays, write_json
 
 CONFIG = dataclasses.replace(next(iter(PRESETS.values())), target=TargetConfig("gaussian", {"dim": 3}))
 JSON_FILES = ("config.json", "environment.json", "sampler.json", "result.json")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from tempering.parallel_tempering.ladder import temperatures_of
-from tempering.pareto import log_z_with_tail, pareto_k
-from tempering.resampling import ess_fraction, indices_by_weight, truncate, truncate_to_ess
 from tempering.settings import Ladder
+from tempering.weights.pareto import log_z_with_tail, pareto_k
+from tempering.weights.resampling import ess_fraction, indices_by_weight, truncate, truncate_to_ess
 
 
 @hypothesis.given(

@@ -12,13 +12,13 @@ import pytest
 
 import tempering as tp
 from support.tiny import shrunk
-from tempering.automatic import default_settings
 from tempering.buffer import Buffer
-from tempering.diagnosis import Finding, Verdict, compare, coverage, diagnose, hidden_mass
 from tempering.errors import SettingsError
-from tempering.records import LevelRecord
+from tempering.lab.fooling import FOOLING
+from tempering.methods.automatic import default_settings
+from tempering.runs.records import LevelRecord
+from tempering.sampler.diagnosis import Finding, Verdict, compare, coverage, diagnose, hidden_mass
 from tempering.targets import GaussianMixture
-from tempering.targets.fooling import FOOLING
 
 CHECKS = {
     "pilot_temperature": 64.0,

@@ -13,13 +13,14 @@ from support.exact_sampler import LOCATION, STD, linear_denoiser, moved_denoiser
 from support.molecules import turned_alanine
 from support.tiny import quick_compilation
 from tempering.diffusion import DiffusionModel
-from tempering.experiments import evaluation
-from tempering.experiments.config import MetricsConfig
-from tempering.experiments.evaluation import _reweighted, judge
-from tempering.ledger import Ledger
-from tempering.metrics import molecule_metrics
+from tempering.lab import evaluation
+from tempering.lab.evaluation import _reweighted, judge
+from tempering.lab.metrics import molecule_metrics
+from tempering.registry import make_target
+from tempering.runs.config import MetricsConfig
+from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
-from tempering.targets import Gaussian, make_target
+from tempering.targets import Gaussian
 
 
 @pytest.fixture(scope="module", autouse=True)

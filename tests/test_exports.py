@@ -11,8 +11,8 @@ import pytest
 from support.exact_sampler import linear_denoiser, sampler_of
 from support.unchecked import unchecked
 from tempering.errors import RunFolderError, SettingsError, TemperingError
-from tempering.exports import SUFFIXES, columns_of, named_arrays, write_draws
-from tempering.storage import read_arrays
+from tempering.runs.exports import SUFFIXES, columns_of, named_arrays, write_draws
+from tempering.runs.storage import read_arrays
 
 pyarrow = pytest.importorskip("pyarrow.parquet")
 

@@ -51,8 +51,8 @@ from support.tiny import COMMAND, quick_compilation, subprocess_environment, tin
 from support.unchecked import unchecked
 from tempering import settings as all_settings
 from tempering.cli import main
-from tempering.experiments.config import MetricsConfig
-from tempering.ledger import Ledger
+from tempering.runs.config import MetricsConfig
+from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import Ladder
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering import geometry
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
+from tempering.transforms import centred as geometry
+from tempering.transforms.centred import Centred
 
 SHAPES = [(2, 1), (2, 3), (4, 2), (13, 3), (55, 3)]
 

@@ -12,7 +12,7 @@ from support.random_checks import assert_mean, must_fail
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.precondition import temperature_input
-from tempering.guidance import Guided, Rescaled, Taylor, extrapolation_weights, guidance_weight
+from tempering.guidance.extrapolate import Guided, Rescaled, Taylor, extrapolation_weights, guidance_weight
 from tempering.settings import Network, Sampling
 from tempering.targets import GaussianMixture
 

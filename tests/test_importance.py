@@ -11,10 +11,10 @@ from support.counting import counting_target
 from support.random_checks import assert_mean, must_fail
 from tempering.buffer import ORIGINS
 from tempering.errors import BudgetError, DensityError
-from tempering.importance import corrected, evened, keep_usable, weigh
-from tempering.ledger import Ledger
+from tempering.runs.ledger import Ledger
 from tempering.settings import Resampling
 from tempering.targets import Gaussian, Target
+from tempering.weights.weigh import corrected, evened, keep_usable, weigh
 
 BETA = jnp.asarray(0.5)
 

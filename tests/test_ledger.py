@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.counting import counting_target
 from support.random_checks import must_fail
 from tempering.errors import BudgetError, TemperingError
-from tempering.ledger import STAGES, Ledger
+from tempering.runs.ledger import STAGES, Ledger
 from tempering.targets import anisotropic_gaussian
 from tempering.targets.base import evaluate, evaluate_many
 

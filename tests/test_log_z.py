@@ -10,15 +10,15 @@ import pytest
 from support.oracle import GaussianDenoiser
 from support.tiny import quick_compilation, tiny_ptsd
 from support.tiny_fits import fit
-from tempering import learning
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
-from tempering.importance import Weighted, weigh
-from tempering.learning import _unchecked, checked_log_z
-from tempering.ledger import Ledger
-from tempering.log_z import pooled_log_z, recalibrated_log_z
+from tempering.methods import learning
+from tempering.methods.learning import _unchecked, checked_log_z
+from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
 from tempering.targets import anisotropic_gaussian
+from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
+from tempering.weights.weigh import Weighted, weigh
 
 
 def test_pooling_is_by_precision():

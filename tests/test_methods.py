@@ -13,21 +13,21 @@ import jax
 import numpy as np
 import pytest
 
-import tempering.learning
-import tempering.proposals
+import tempering.guidance.choose
+import tempering.methods.learning
 from support.counting import CountingTarget
 from support.random_checks import must_fail
 from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from support.witness import COUNTER, TARGET, WitnessedLedger, facts_and_arrays
-from tempering import ptsd
 from tempering.errors import BudgetError
-from tempering.experiments.config import MetricsConfig
-from tempering.experiments.evaluation import judge
-from tempering.experiments.methods import METHODS
-from tempering.ledger import Ledger
-from tempering.parallel_tempering.pilot import planned_evaluations as pilot_evaluations
-from tempering.preparation import kernel_of
+from tempering.lab.evaluation import judge
+from tempering.methods import ptsd
+from tempering.methods.preparation import kernel_of
+from tempering.methods.registry import METHODS
+from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
+from tempering.runs.config import MetricsConfig
+from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import (
     Exploration,
@@ -326,7 +326,7 @@ class GuidedByAConstant(eqx.Module):
 
 @pytest.mark.slow
 def test_a_constant_that_differs_by_level_would_be_noticed(traces, monkeypatch):
-    monkeypatch.setattr(tempering.proposals, "Guided", GuidedByAConstant)
+    monkeypatch.setattr(tempering.guidance.choose, "Guided", GuidedByAConstant)
     with unchecked():
         message = must_fail(check_levels_compile_nothing, traces)
     assert "_draw_chunk" in message and "_train_block" not in message
@@ -362,6 +362,6 @@ def check_one_network_compiles_once(traces, batch_size: int) -> None:
 def test_one_network_for_all_levels_compiles_once(traces, monkeypatch):
     check_one_network_compiles_once(traces, 13)
     # The saboteur: a dataset that grows with every level.
-    whole = tempering.learning.data_of_all_levels
+    whole = tempering.methods.learning.data_of_all_levels
     monkeypatch.setattr(ptsd, "data_of_all_levels", lambda *arguments: whole(*arguments[:-1], 0))
     assert "_train_block" in must_fail(check_one_network_compiles_once, traces, 14)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from support.unchecked import unchecked
-from tempering.experiments.config import config_from_dict, config_to_dict, with_changes
-from tempering.experiments.methods import check_budget, planned
-from tempering.experiments.molecule_presets import MOLECULE_PRESETS
-from tempering.experiments.run import target_of
+from tempering.lab.molecule_presets import MOLECULE_PRESETS
+from tempering.lab.run import target_of
+from tempering.methods.registry import check_budget, planned
 from tempering.parallel_tempering import temperatures_of
+from tempering.runs.config import config_from_dict, config_to_dict, with_changes
 
 CARTESIAN = [name for name in MOLECULE_PRESETS if "internal" not in name]
 INTERNAL = [name for name in MOLECULE_PRESETS if "internal" in name]

@@ -12,8 +12,8 @@ import pytest
 from support.counting import Counter, CountingTarget
 from support.random_checks import assert_mean
 from support.tiny import quick_compilation
-from tempering.experiments.config import TargetConfig
-from tempering.experiments.reference import (
+from tempering.kernels import ChainState
+from tempering.lab.reference import (
     cached_reference,
     default_reference_settings,
     load_reference,
@@ -21,16 +21,17 @@ from tempering.experiments.reference import (
     reference_folder,
     reference_target,
 )
-from tempering.experiments.reference_evidence import evidence_lines, evidence_of
-from tempering.experiments.reference_making import ReferenceSettings
-from tempering.experiments.reference_starts import landmark_of, one_handed, starting_points
-from tempering.kernels import ChainState
-from tempering.ledger import Ledger
+from tempering.lab.reference_evidence import evidence_lines, evidence_of
+from tempering.lab.reference_making import ReferenceSettings
+from tempering.lab.reference_starts import landmark_of, one_handed, starting_points
 from tempering.molecules import alanine_dipeptide, phi_psi, signed_volumes
 from tempering.molecules.alanine import ALPHA_CARBON
 from tempering.parallel_tempering import Tally
-from tempering.parallel_tempering.relax import NUM_STEPS
-from tempering.targets import PairPotential, Target, in_inner_coordinates, make_target
+from tempering.parallel_tempering.pilot.relax import NUM_STEPS
+from tempering.registry import make_target
+from tempering.runs.config import TargetConfig
+from tempering.runs.ledger import Ledger
+from tempering.targets import PairPotential, Target, in_inner_coordinates
 
 # Three particles in the plane, of precision 2 a n + k in each of four directions: mean energy 2, as in test_reference.
 HARMONIC = PairPotential(lambda r: 0.7 * r**2, 3, 2, trap=0.4)
@@ -152,7 +153,7 @@ def test_its_reference_is_of_one_hand_and_its_mode_is_that_of_phi():
 def test_a_short_run_is_marked_kept_and_found_by_either_hand(tmp_path, monkeypatch):
     monkeypatch.setenv("TEMPERING_CACHE", str(tmp_path))
     tiny = replace(default_reference_settings(TargetConfig("aldp")), num_leapfrog=3, least_draws=20)
-    monkeypatch.setattr("tempering.experiments.reference.default_reference_settings", lambda config: tiny)
+    monkeypatch.setattr("tempering.lab.reference.default_reference_settings", lambda config: tiny)
     reference, folder, is_found = cached_reference("aldp", 32, num_chains=16, num_steps=32)
     assert not is_found and not reference.is_converged and folder.parent.name == "aldp"
     first, second = reference.evidence["population"]["by_start"]

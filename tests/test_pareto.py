@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering.pareto import log_z_with_tail, pareto_k
+from tempering.weights.pareto import log_z_with_tail, pareto_k
 
 
 def log_normal(rng, std: float, size) -> np.ndarray:

@@ -14,23 +14,24 @@ import tempering as tp
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.tiny import quick_compilation, tiny_ptsd
-from tempering.automatic import default_settings
 from tempering.buffer import from_states
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import prior_of
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.errors import SettingsError
-from tempering.experiments.config import MetricsConfig
-from tempering.experiments.evaluation import judge, langevin
-from tempering.geometry import Centred
 from tempering.kernels import init, make_kernel
-from tempering.ledger import Ledger
-from tempering.loading import load_sampler
-from tempering.parallel_tempering.relax import NUM_STEPS, climb, is_steep
+from tempering.lab.evaluation import judge, langevin
+from tempering.methods.automatic import default_settings
+from tempering.parallel_tempering.pilot.relax import NUM_STEPS, climb, is_steep
+from tempering.registry import make_target
+from tempering.runs.config import MetricsConfig
+from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
+from tempering.sampler.load import load_sampler
 from tempering.settings import Network, Noise, Sampling
-from tempering.targets import PairPotential, in_inner_coordinates, lennard_jones, make_target
+from tempering.targets import PairPotential, in_inner_coordinates, lennard_jones
+from tempering.transforms.centred import Centred
 
 NUM, AXES, SPRING = 4, 2, 0.4
 GEOMETRY = Centred(NUM, AXES)

@@ -19,18 +19,18 @@ from support.unchecked import unchecked
 from tempering.api import _as_fitted
 from tempering.buffer import blank_buffer, from_states, in_units, inner_scale, reweighted
 from tempering.errors import SettingsError
-from tempering.importance import weigh
 from tempering.kernels import HMC, MALA, init
-from tempering.ledger import Ledger
+from tempering.methods.start import own_start
 from tempering.parallel_tempering import betas_of, next_temperature, stepping_stone
 from tempering.parallel_tempering.initial import initial_draws
-from tempering.path import ReferenceValues, log_ratio, tempered
-from tempering.references import Normal, StudentT, check_reference
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial
-from tempering.starting import own_start
 from tempering.targets import Referenced, Scaled, Target, Units
 from tempering.targets.base import evaluate_reference
+from tempering.targets.path import ReferenceValues, log_ratio, tempered
+from tempering.targets.references import Normal, StudentT, check_reference
 from tempering.types import Array, Float
+from tempering.weights.weigh import weigh
 
 LOG_CONSTANT = 1.7
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from support.random_checks import assert_fraction, assert_mean, assert_same_distribution_ks, must_fail
-from tempering.polish import independent_metropolis
+from tempering.weights.metropolis import independent_metropolis
 
 POLISH = jax.jit(independent_metropolis, static_argnums=2)
 TARGET, MODEL = stats.norm(1.0, 0.7), stats.norm(0.3, 1.2)

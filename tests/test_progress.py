@@ -9,7 +9,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tempering.progress import Pace, choose_display, duration_text, live_display, plain_lines, quiet
+from tempering.runs.display import Pace, choose_display, duration_text, live_display, plain_lines, quiet
 from tempering.types import Event
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"

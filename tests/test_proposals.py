@@ -14,13 +14,13 @@ from tempering.buffer import Buffer, from_states, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.calibrate import denoiser_of
 from tempering.diffusion.networks import make_network
-from tempering.guidance import Guided, Rescaled, Taylor, guidance_weight
+from tempering.guidance.choose import History, candidates, choose, predicted_ess
+from tempering.guidance.extrapolate import Guided, Rescaled, Taylor, guidance_weight
 from tempering.kernels import ChainState
-from tempering.proposals import History, candidates, choose, predicted_ess
-from tempering.resampling import ess_fraction
 from tempering.settings import Guidance, Initial, Network, PTSDSettings, Sampling
 from tempering.targets import Gaussian, GaussianMixture
 from tempering.targets.base import evaluate_many
+from tempering.weights.resampling import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 SAMPLING = Sampling(num_steps=30, chunk_size=1000)

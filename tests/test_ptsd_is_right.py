@@ -6,7 +6,7 @@ import pytest
 
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation
-from tempering.experiments.methods import METHODS
+from tempering.methods.registry import METHODS
 from tempering.settings import (
     Initial,
     Ladder,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tempering.records import LevelRecord, level_warnings
+from tempering.runs.records import LevelRecord, level_warnings
 
 
 def levels(**numbers) -> list[LevelRecord]:

@@ -16,9 +16,9 @@ from support.tiny import files_of, quick_compilation
 from support.unchecked import unchecked
 from tempering.cli import main
 from tempering.errors import RunFolderError, SettingsError
-from tempering.experiments.config import TargetConfig
-from tempering.experiments.presets import PRESETS
-from tempering.experiments.reference import (
+from tempering.kernels import ChainState
+from tempering.lab.presets import PRESETS
+from tempering.lab.reference import (
     ReferenceSettings,
     cached_reference,
     default_reference_settings,
@@ -26,10 +26,10 @@ from tempering.experiments.reference import (
     make_reference,
     reference_folder,
 )
-from tempering.experiments.reference_evidence import evidence_of
-from tempering.kernels import ChainState
+from tempering.lab.reference_evidence import evidence_of
 from tempering.parallel_tempering import Tally
-from tempering.storage import read_json, write_json
+from tempering.runs.config import TargetConfig
+from tempering.runs.storage import read_json, write_json
 from tempering.targets import Inner, PairPotential, anisotropic_gaussian, dw4, in_inner_coordinates
 
 # U = sum_{i<j} (a r^2 + b) + (k/2) sum_i |x_i|^2 of three particles in the plane is b n(n-1)/2 plus a square form in

@@ -12,12 +12,12 @@ from support.random_checks import assert_mean, assert_same_distribution_ks, must
 from support.tiny import quick_compilation
 from tempering.buffer import ORIGINS, Buffer, from_states
 from tempering.kernels import HMC, MALA, ChainState
-from tempering.ledger import Ledger
 from tempering.refinement import join, planned_evaluations, refine
-from tempering.resampling import ess_fraction
+from tempering.runs.ledger import Ledger
 from tempering.settings import Refinement
 from tempering.targets import Gaussian
 from tempering.targets.base import evaluate_many
+from tempering.weights.resampling import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 BETAS = jnp.array([0.4, 1.0])

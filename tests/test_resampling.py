@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from support.random_checks import assert_mean, must_fail
-from tempering.resampling import ess_fraction, indices_by_weight, log_z_estimate, normalised, truncate, truncate_to_ess
+from tempering.weights.resampling import (
+    ess_fraction,
+    indices_by_weight,
+    log_z_estimate,
+    normalised,
+    truncate,
+    truncate_to_ess,
+)
 
 NUM = 6
 ESS = jax.jit(ess_fraction)

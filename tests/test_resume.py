@@ -28,13 +28,13 @@ from support.tiny import (
     result_of,
     subprocess_environment,
 )
-from tempering import storage
 from tempering.errors import RunFolderError
-from tempering.experiments.config import with_changes
-from tempering.experiments.presets import PRESETS
-from tempering.experiments.run import resume, run
-from tempering.experiments.run_folder import RunFolder
-from tempering.storage import read_json, write_arrays
+from tempering.lab.presets import PRESETS
+from tempering.lab.run import resume, run
+from tempering.runs import storage
+from tempering.runs.config import with_changes
+from tempering.runs.folder import RunFolder
+from tempering.runs.storage import read_json, write_arrays
 
 PTSD = next(config for config in PRESETS.values() if config.method == "ptsd")
 PT_DM = next(config for config in PRESETS.values() if config.method == "pt_dm")

@@ -7,9 +7,9 @@ import pytest
 from support.random_checks import must_fail
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
-from tempering.checkpoint import Nowhere
-from tempering.ledger import Ledger
-from tempering.ptsd import fit, plan
+from tempering.methods.ptsd import fit, plan
+from tempering.runs.checkpoint import Nowhere
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Guidance, Initial, Ladder, Refinement, Resampling
 from tempering.targets import Gaussian
 

@@ -26,12 +26,12 @@ from support.unchecked import unchecked
 from tempering import interval, positive
 from tempering.adapters import FunctionTarget
 from tempering.adapters.structure import structure_of
-from tempering.charts import flat_chart
 from tempering.errors import DensityError, SettingsError
-from tempering.loading import load_sampler
 from tempering.sampler import Sampler
+from tempering.sampler.load import load_sampler
 from tempering.targets import Gaussian, in_inner_coordinates
-from tempering.thinning import resample
+from tempering.transforms import flat_chart
+from tempering.weights.hilbert import resample
 
 
 @pytest.fixture(scope="module", autouse=True)

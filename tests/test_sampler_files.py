@@ -14,8 +14,8 @@ from support.exact_sampler import (
     sampler_of,
 )
 from tempering.errors import RunFolderError
-from tempering.loading import load_sampler, model_like
-from tempering.storage import write_json
+from tempering.runs.storage import write_json
+from tempering.sampler.load import load_sampler, model_like
 
 
 @pytest.fixture

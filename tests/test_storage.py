@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tempering.errors import RunFolderError
-from tempering.storage import arrays_of, read_arrays, read_json, tree_from, write_arrays, write_bytes, write_json
+from tempering.runs.storage import arrays_of, read_arrays, read_json, tree_from, write_arrays, write_bytes, write_json
 
 ARRAYS = {
     "cold/weight": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tempering as tp
 from support.random_checks import must_fail
 from tempering import DensityError, SettingsError
-from tempering.thinning import _MOST_BITS, _NUM_BITS, _place_on_curve, hilbert_order, resample
+from tempering.weights.hilbert import _MOST_BITS, _NUM_BITS, _place_on_curve, hilbert_order, resample
 
 
 @pytest.mark.parametrize(("dim", "num_bits"), [(1, 5), (2, 4), (3, 3), (4, 2), (6, 2)])

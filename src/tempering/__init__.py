@@ -1,23 +1,23 @@
 """tempering: an unnormalised density made into a sampler."""
 
-from tempering import xla_guard
+from tempering import _compat
 
-xla_guard.guard()  # before anything makes an array
-xla_guard.quiet_command_line()
+_compat.guard()  # before anything makes an array
+_compat.quiet_command_line()
 
 from tempering.adapters import from_callable, from_torch
 from tempering.adapters.numpyro import from_numpyro
 from tempering.api import fit, load
-from tempering.automatic import split_budget
-from tempering.charts import above, below, interval, ordered, positive, real, simplex
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
-from tempering.ledger import Ledger
+from tempering.methods.automatic import split_budget
 from tempering.molecules import from_openmm
-from tempering.references import Normal, StudentT
+from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings, PTSDSettings
 from tempering.targets import ExactTarget, PairPotential, Target
-from tempering.thinning import resample
+from tempering.targets.references import Normal, StudentT
+from tempering.transforms import above, below, interval, ordered, positive, real, simplex
+from tempering.weights.hilbert import resample
 
 __version__ = "0.1.0"
 

@@ -11,25 +11,24 @@ from typing import Any
 import jax
 import numpy as np
 
+from tempering._compat import collected_seldom
 from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
-from tempering.automatic import default_settings
-from tempering.charts import flat_chart
-from tempering.checkpoint import Nowhere
-from tempering.collecting import collected_seldom
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError
-from tempering.experiments.config import OWN_DENSITY, RunConfig, TargetConfig
-from tempering.experiments.methods import METHODS, check_sizes
-from tempering.experiments.run import target_of
-from tempering.experiments.run_folder import RunFolder
-from tempering.geometry import Centred
-from tempering.ledger import Ledger
-from tempering.loading import load_sampler
+from tempering.methods.automatic import default_settings
+from tempering.methods.preparation import suited
+from tempering.methods.registry import METHODS, check_sizes
+from tempering.methods.start import own_start, rows_of
 from tempering.parallel_tempering.initial import StartFn
-from tempering.preparation import suited
-from tempering.progress import choose_display
-from tempering.references import check_reference
+from tempering.registry import target_of
+from tempering.runs.checkpoint import Nowhere
+from tempering.runs.config import OWN_DENSITY, RunConfig, TargetConfig
+from tempering.runs.display import choose_display
+from tempering.runs.folder import RunFolder
+from tempering.runs.ledger import Ledger
+from tempering.runs.storage import as_path
 from tempering.sampler import Sampler, has_sampler
+from tempering.sampler.load import load_sampler
 from tempering.settings import (
     Ladder,
     MethodSettings,
@@ -41,10 +40,11 @@ from tempering.settings import (
     require_positive,
     require_seed,
 )
-from tempering.starting import own_start, rows_of
-from tempering.storage import as_path
 from tempering.targets import Referenced, in_inner_coordinates
 from tempering.targets.cost import points_per_gradient
+from tempering.targets.references import check_reference
+from tempering.transforms import flat_chart
+from tempering.transforms.centred import Centred
 
 __all__ = ["fit", "load"]
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.kernels import ChainState
-from tempering.path import ReferenceValues
+from tempering.targets.path import ReferenceValues
 from tempering.targets.units import Units
 from tempering.types import Array, Float, Int, Key
 

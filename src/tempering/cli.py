@@ -18,7 +18,7 @@ import tyro
 
 import tempering
 from tempering.errors import RunFolderError, SettingsError, TemperingError
-from tempering.experiments.compilation import enable_compilation_cache
+from tempering.lab.compilation import enable_compilation_cache
 from tempering.settings import require_count
 
 __all__ = ["main"]
@@ -29,9 +29,9 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tempering.experiments.methods import METHODS, planned
-    from tempering.experiments.presets import PRESETS
-    from tempering.experiments.run import target_of
+    from tempering.lab.presets import PRESETS
+    from tempering.lab.run import target_of
+    from tempering.methods.registry import METHODS, planned
 
     table = Table(title="Presets")
     for title in ("name", "method", "target", "evaluations", "what it is"):
@@ -65,11 +65,11 @@ def _run(
         dry_run: print the expanded configuration and the planned evaluations, and stop.
         quiet: show nothing but the result.
     """
-    from tempering.experiments.config import config_to_dict, with_changes
-    from tempering.experiments.methods import check_budget, planned
-    from tempering.experiments.presets import preset as preset_of
-    from tempering.experiments.run import run, target_of
-    from tempering.progress import choose_display
+    from tempering.lab.presets import preset as preset_of
+    from tempering.lab.run import run, target_of
+    from tempering.methods.registry import check_budget, planned
+    from tempering.runs.config import config_to_dict, with_changes
+    from tempering.runs.display import choose_display
 
     given = [f"{name}={value}" for name, value in (("seed", seed), ("budget", budget)) if value is not None]
     config = with_changes(preset_of(preset), [*given, *set])
@@ -101,8 +101,8 @@ def _resume(folder: Path, quiet: bool = False) -> None:
         folder: the run's folder.
         quiet: show nothing but the result.
     """
-    from tempering.experiments.run import resume
-    from tempering.progress import choose_display
+    from tempering.lab.run import resume
+    from tempering.runs.display import choose_display
 
     try:
         with choose_display(quiet=quiet) as on_event:
@@ -133,7 +133,7 @@ def _sample(
         quasi_random: weighted draws that cover the target evenly: in few dimensions means over all may be much closer.
         even: equally weighted points made of such draws instead; costs two evaluations a point.
     """
-    from tempering.exports import check_place
+    from tempering.runs.exports import check_place
 
     require_count("-n", num)
     check_place(out)
@@ -153,9 +153,9 @@ def _evaluate(
         num_transport: of these, how many enter the exact optimal transport.
         quiet: show nothing but the result.
     """
-    from tempering.experiments.run import evaluate_folder
-    from tempering.experiments.run_folder import RunFolder
-    from tempering.progress import choose_display
+    from tempering.lab.run import evaluate_folder
+    from tempering.runs.display import choose_display
+    from tempering.runs.folder import RunFolder
 
     config = RunFolder.read_config(folder)
     given = {"num_samples": num_samples, "num_transport": num_transport}
@@ -171,7 +171,7 @@ def _report(folder: Path) -> None:
     Args:
         folder: the run's folder.
     """
-    from tempering.report import make_report
+    from tempering.lab.report import make_report
 
     print(f"report  {make_report(folder)}")
 
@@ -200,9 +200,9 @@ def _reference(
         force: make it anew, whatever lies in the folder.
         quiet: show nothing but the result.
     """
-    from tempering.experiments.reference import cached_reference
-    from tempering.experiments.reference_evidence import evidence_lines
-    from tempering.progress import choose_display
+    from tempering.lab.reference import cached_reference
+    from tempering.lab.reference_evidence import evidence_lines
+    from tempering.runs.display import choose_display
 
     with choose_display(quiet=quiet, name=f"reference {name}") as on_event:
         reference, folder, is_found = cached_reference(
@@ -219,7 +219,7 @@ def _reference(
 
 def _finish(folder: Path, result: dict) -> None:
     """The end of a run: quality against floor, cost, and where the pictures are."""
-    from tempering.report import make_report, quality_lines
+    from tempering.lab.report import make_report, quality_lines
 
     page = make_report(folder)
     print("\n".join(quality_lines(result)))

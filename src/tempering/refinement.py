@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from tempering.buffer import Buffer, concatenate, from_states, subsample
-from tempering.importance import evened
 from tempering.kernels import Kernel, StepSizes
-from tempering.ledger import Ledger
 from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.state import Replicas, Tally, TemperingState
+from tempering.runs.ledger import Ledger
 from tempering.settings import Refinement
 from tempering.types import Array, Float, Key
+from tempering.weights.weigh import evened
 
 __all__ = ["join", "planned_evaluations", "refine"]
 

@@ -19,7 +19,7 @@ from support.unchecked import unchecked
 from tempering import api
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
-from tempering.experiments.methods import METHODS
+from tempering.methods.registry import METHODS
 from tempering.settings import Ladder
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "adapters.md"

@@ -12,7 +12,7 @@ from support.black_boxes import Counted, gaussian, gaussian_gradient
 from support.unchecked import unchecked
 from tempering.adapters import as_target, fingerprint, from_callable, reporting
 from tempering.errors import DensityError, SettingsError
-from tempering.ledger import Ledger
+from tempering.runs.ledger import Ledger
 from tempering.targets import Scaled, Units
 from tempering.targets.base import evaluate_many
 from tempering.targets.cost import has_gradient, points_per_gradient, spend

@@ -16,10 +16,10 @@ from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from tempering.adapters import from_callable
-from tempering.automatic import default_settings
 from tempering.errors import BudgetError, SettingsError
-from tempering.experiments.methods import METHODS
-from tempering.ledger import Ledger
+from tempering.methods.automatic import default_settings
+from tempering.methods.registry import METHODS
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Ladder, Pilot
 from tempering.targets.cost import points_per_gradient
 

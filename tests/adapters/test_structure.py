@@ -14,8 +14,8 @@ import tempering as tp
 from support.unchecked import unchecked
 from tempering.adapters import as_target
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, read_structure, structure_of
-from tempering.charts import Block
 from tempering.errors import RunFolderError, SettingsError
+from tempering.transforms import Block
 
 
 class Line(NamedTuple):

@@ -14,10 +14,10 @@ import tempering as tp
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.unchecked import unchecked
 from tempering.adapters import FunctionTarget
-from tempering.charts import Block, Constrained, chart_of, flat_chart, read_chart
 from tempering.errors import RunFolderError, SettingsError
-from tempering.geometry import Centred
 from tempering.targets import Gaussian, Referenced, in_inner_coordinates
+from tempering.transforms import Block, Constrained, chart_of, flat_chart, read_chart
+from tempering.transforms.centred import Centred
 
 SUPPORTS = {
     "real": tp.real,

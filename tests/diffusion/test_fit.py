@@ -26,12 +26,12 @@ from tempering.diffusion.calibrate import (
 from tempering.diffusion.fit import _VALIDATION_DRAWS, _batch, _Fit, _kept, _mean_loss, _parts
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.precondition import output_scale
-from tempering.importance import evened
 from tempering.kernels import ChainState
-from tempering.resampling import ess_fraction
 from tempering.settings import Network, Noise, Sampling, Training
 from tempering.targets import Gaussian, GaussianMixture
 from tempering.targets.base import evaluate_many
+from tempering.weights.resampling import ess_fraction
+from tempering.weights.weigh import evened
 
 NOISE, NETWORK = Noise(), Network(width=32, depth=2, num_frequencies=8)
 # One set of shapes for the whole file: only the tiny buffer is compiled apart.

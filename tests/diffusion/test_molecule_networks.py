@@ -17,9 +17,9 @@ from tempering.diffusion.networks import make_network
 from tempering.diffusion.networks.handedness import volumes
 from tempering.diffusion.networks.topology import Topology
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
-from tempering.loading import _tupled
+from tempering.sampler.load import _tupled
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 
 # A carbon with four unlike neighbours, one of which has two more: 7 atoms, one chiral centre, one inner bond.
 ATOMS, BONDS = (0, 1, 2, 3, 4, 5, 6), ((0, 1), (0, 2), (0, 3), (0, 4), (4, 5), (4, 6))

@@ -13,8 +13,8 @@ from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.pairs import SOFTENING, differences, lengths, pull
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
 from tempering.diffusion.networks.radial import RadialFeatures
-from tempering.geometry import Centred
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 
 KINDS = [EGNN, ParticleTransformer]
 GEOMETRY = Centred(5, 3)

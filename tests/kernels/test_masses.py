@@ -14,19 +14,19 @@ from support.counting import Counter, CountingTarget
 from support.random_checks import assert_mean, must_fail
 from support.tempered import check_tempered, tempered_draws, walk
 from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
-from tempering import ptsd
-from tempering.checkpoint import Nowhere, Progress
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
 from tempering.kernels import HMC, MALA, Kernel, init
 from tempering.kernels.base import accept_or_stay
-from tempering.ledger import Ledger
+from tempering.methods import ptsd
+from tempering.methods.preparation import Teller, planned_pilot, prepare
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.initial import initial_draws
-from tempering.preparation import Teller, planned_pilot, prepare
+from tempering.runs.checkpoint import Nowhere, Progress
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial, Pilot
 from tempering.targets import Gaussian, Inner, Scaled, Target, Units, anisotropic_gaussian
 from tempering.targets.units import chosen_units, force_masses, units_of_masses
+from tempering.transforms.centred import Centred
 from tempering.types import ignore_event
 
 SPRINGS = {(0, 1): 40.0, (0, 2): 3.0, (1, 2): 0.5}

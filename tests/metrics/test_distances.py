@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from tempering.metrics import (
+from tempering.lab.metrics import (
     MetricError,
     distances,
     energy_wasserstein_1,

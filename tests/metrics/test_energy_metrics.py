@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
-from tempering.metrics import MetricError, energy_tvd, energy_wasserstein_1, energy_wasserstein_2, paper_energy_tvd
+from tempering.lab.metrics import MetricError, energy_tvd, energy_wasserstein_1, energy_wasserstein_2, paper_energy_tvd
 
 REFERENCE = np.random.default_rng(1).gamma(3.0, 2.0, size=1000)
 BAD = [np.nan, np.inf, -np.inf, 1e9, -1e9]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
-from tempering.metrics import MetricError, evaluate_samples
+from tempering.lab.metrics import MetricError, evaluate_samples
 from tempering.targets import GaussianMixture, ManyWell, Target
 
 COMMON = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering.metrics import MetricError, energy_mmd
+from tempering.lab.metrics import MetricError, energy_mmd
 
 RNG = np.random.default_rng(2)
 X, Y = RNG.normal(1.0, 1.0, size=700), RNG.gamma(2.0, 1.0, size=1100)

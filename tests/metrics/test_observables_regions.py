@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering.metrics import (
+from tempering.lab.metrics import (
     MetricError,
     estimated_region_weights,
     expected_mean_error,

@@ -11,15 +11,16 @@ from scipy.spatial.distance import pdist
 from scipy.spatial.transform import Rotation
 
 from support.random_checks import must_fail
-from tempering.metrics import MetricError, alignment, energy_tvd, particles, wasserstein_2
-from tempering.metrics.alignment import aligned_distances, aligned_w2, default_max_configurations, kabsch_distance
-from tempering.metrics.particles import (
+from tempering.lab.metrics import MetricError, alignment, energy_tvd, wasserstein_2
+from tempering.lab.metrics.alignment import aligned_distances, aligned_w2, default_max_configurations, kabsch_distance
+from tempering.lab.metrics.particles import (
     distance_tvd,
     histograms,
     pair_distances,
     quadratic_observable,
     quadratic_values,
 )
+from tempering.transforms import centred
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FIVE = {"num_particles": 5, "spatial_dim": 3}
@@ -72,7 +73,7 @@ def test_pair_distances_are_those_of_scipy(monkeypatch):
     expected = np.array([pdist(row.reshape(5, 3)) for row in X])
     at_once = pair_distances(X, **FIVE)
     np.testing.assert_allclose(at_once, expected)
-    monkeypatch.setattr(particles, "_CHUNK", 70)  # seven configurations at a time: no divisor of 40
+    monkeypatch.setattr(centred, "_CHUNK", 70)  # seven configurations at a time: no divisor of 40
     np.testing.assert_array_equal(pair_distances(X, **FIVE), at_once)
     # Saboteur: coordinates read with the axis as the slower index.
     wrong = X.reshape(-1, 3, 5).swapaxes(1, 2).reshape(len(X), -1)

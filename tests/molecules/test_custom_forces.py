@@ -8,8 +8,8 @@ import pytest
 
 from support.molecules import energy_is_off, jax_energies, jax_values, openmm_values, worst
 from support.tiny import quick_compilation
-from tempering.molecules.reading import read_system
-from tempering.molecules.record import MoleculeRecord
+from tempering.molecules.system.reading import read_system
+from tempering.molecules.system.record import MoleculeRecord
 
 openmm = pytest.importorskip("openmm")
 

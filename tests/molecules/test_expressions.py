@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tempering.errors import SettingsError
-from tempering.molecules.expressions import evaluate, parse
-from tempering.molecules.tables import Table, spline_table
+from tempering.molecules.system.expressions import evaluate, parse
+from tempering.molecules.system.tables import Table, spline_table
 
 
 def value(text, **variables):

@@ -46,7 +46,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp, numpy as np
 from tempering.molecules import load_molecule
-from tempering.targets import make_target
+from tempering.registry import make_target
 target = load_molecule(sys.argv[1])
 x = jnp.asarray(np.load(sys.argv[2]))
 print(repr(float(target.energy(x))), make_target("aldp").dim, "openmm" in sys.modules)

@@ -14,10 +14,8 @@ import pytest
 import tempering as tp
 from support.tiny import COMMAND, quick_compilation, subprocess_environment, tiny_ptsd
 from support.unchecked import unchecked
-from tempering.charts import Chart, read_chart
 from tempering.errors import RunFolderError, SettingsError
-from tempering.experiments.config import RunConfig, TargetConfig
-from tempering.experiments.run import target_of
+from tempering.lab.run import target_of
 from tempering.molecules import (
     MoleculeTarget,
     alanine_dipeptide,
@@ -27,11 +25,14 @@ from tempering.molecules import (
     signed_volumes,
 )
 from tempering.molecules.alanine import ALPHA_CARBON, PHI, PSI
-from tempering.molecules.internal import InternalChart
-from tempering.molecules.record import Atom, MoleculeRecord, Term
-from tempering.molecules.zmatrix import zmatrix_of
+from tempering.molecules.coordinates.internal import InternalChart
+from tempering.molecules.coordinates.zmatrix import zmatrix_of
+from tempering.molecules.system.record import Atom, MoleculeRecord, Term
+from tempering.registry import make_target
+from tempering.runs.config import RunConfig, TargetConfig
 from tempering.settings import Initial, Ladder
-from tempering.targets import Inner, Target, make_target
+from tempering.targets import Inner, Target
+from tempering.transforms import Chart, read_chart
 
 CHAIN = ((0, 1), (1, 2), (2, 3))
 BRANCHED = ((0, 1), (1, 2), (1, 3), (3, 4), (3, 5), (3, 6))

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from tempering.metrics import MetricError
-from tempering.metrics.energy import energy_tvd
-from tempering.metrics.marginals import (
+from tempering.lab.metrics import MetricError
+from tempering.lab.metrics.energy import energy_tvd
+from tempering.lab.metrics.marginals import (
     dihedral_histogram,
     marginal_histogram,
     marginal_tvds,

@@ -8,11 +8,11 @@ import pytest
 
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
-from tempering.automatic import default_settings
+from tempering.methods.automatic import default_settings
+from tempering.methods.start import own_start
 from tempering.molecules import alanine_dipeptide
-from tempering.molecules.skeleton import skeleton
-from tempering.parallel_tempering.pilot import _features
-from tempering.starting import own_start
+from tempering.molecules.coordinates.skeleton import skeleton
+from tempering.parallel_tempering.pilot.heat import _features
 from tempering.targets import in_inner_coordinates
 
 MIRROR = np.tile(np.array([1.0, 1.0, -1.0], np.float32), 22)

@@ -9,22 +9,22 @@ import pytest
 from support.molecules import turned_alanine
 from support.tiny import quick_compilation
 from tempering.errors import SettingsError
-from tempering.metrics import MetricError
-from tempering.metrics.molecules import in_one_hand, molecule_metrics
-from tempering.metrics.populations import rare_mode
-from tempering.molecules import MoleculeTarget, backbone_angles
-from tempering.molecules.record import MoleculeRecord
-from tempering.report.contents import RunContents
-from tempering.report.molecule_figures import (
+from tempering.lab.metrics import MetricError
+from tempering.lab.metrics.molecules import in_one_hand, molecule_metrics
+from tempering.lab.metrics.populations import rare_mode
+from tempering.lab.report.molecule_figures import (
     bonds_figure,
     dihedrals_figure,
     molecule_energies_figure,
     ramachandran_figure,
     rare_mode_figure,
 )
-from tempering.report.molecule_report import MOLECULE_CAPTIONS, MOLECULE_FIGURES, molecule_of
-from tempering.report.style import png_of
-from tempering.targets import make_target
+from tempering.lab.report.molecule_report import MOLECULE_CAPTIONS, MOLECULE_FIGURES, molecule_of
+from tempering.molecules import MoleculeTarget, backbone_angles
+from tempering.molecules.system.record import MoleculeRecord
+from tempering.plots.contents import RunContents
+from tempering.plots.style import png_of
+from tempering.registry import make_target
 
 ALDP, L_ONLY = make_target("aldp"), make_target("aldp", chirality="L")
 MIRROR = np.tile([1.0, 1.0, -1.0], 22)[None]

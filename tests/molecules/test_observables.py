@@ -10,8 +10,8 @@ from tempering.errors import SettingsError
 from tempering.molecules import MoleculeTarget, backbone, backbone_angles, bond_angles, bond_lengths, phi_psi, to_mdtraj
 from tempering.molecules.alanine import PHI, PSI
 from tempering.molecules.observables import angle_atoms, atoms_label
-from tempering.molecules.record import Atom, MoleculeRecord
-from tempering.targets import make_target
+from tempering.molecules.system.record import Atom, MoleculeRecord
+from tempering.registry import make_target
 
 ALDP = make_target("aldp")
 DEGREES = np.array([[-80.0, 140.0], [60.0, -170.0], [-179.5, 179.5], [170.0, -10.0], [-60.0, -40.0]])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering.metrics import MetricError
-from tempering.metrics.populations import Population, population, population_of_two_stages, rare_mode
+from tempering.lab.metrics import MetricError
+from tempering.lab.metrics.populations import Population, population, population_of_two_stages, rare_mode
 
 NUM_REPEATS = 400
 

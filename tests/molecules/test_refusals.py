@@ -9,9 +9,9 @@ import pytest
 
 from support.molecules import case, openmm_values
 from tempering.errors import SettingsError
-from tempering.ledger import Ledger
 from tempering.molecules import MoleculeTarget, extra, from_openmm, save_molecule
 from tempering.molecules.callback import OpenMMTarget
+from tempering.runs.ledger import Ledger
 from tempering.targets import evaluate
 from tempering.targets.cost import spend
 

@@ -10,7 +10,8 @@ from support.tiny import quick_compilation
 from tempering.errors import SettingsError
 from tempering.molecules import MoleculeTarget, alanine_dipeptide, energy, from_openmm, reflect, signed_volumes
 from tempering.molecules.alanine import ALPHA_CARBON
-from tempering.targets import evaluate, in_inner_coordinates, make_target
+from tempering.registry import make_target
+from tempering.targets import evaluate, in_inner_coordinates
 
 pytest.importorskip("openmm")
 

@@ -8,8 +8,8 @@ import pytest
 from support.molecules import turned_alanine
 from tempering.errors import RunFolderError, SettingsError
 from tempering.molecules import MoleculeTarget, backbone_angles, save_trajectory, to_mdtraj
-from tempering.molecules.record import Atom, MoleculeRecord
-from tempering.targets import make_target
+from tempering.molecules.system.record import Atom, MoleculeRecord
+from tempering.registry import make_target
 
 ALDP = make_target("aldp")
 DRAWS = turned_alanine(ALDP, [-1.4, 1.0, 3.1], [2.4, -0.5, -3.1], noise=0.003).astype(np.float32)

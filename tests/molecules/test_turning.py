@@ -6,9 +6,9 @@ import pytest
 
 from tempering.molecules import MoleculeTarget, alanine_dipeptide, backbone_angles, bond_angles, bond_lengths
 from tempering.molecules.alanine import ALPHA_CARBON, PHI, PSI
-from tempering.molecules.dihedrals import signed_volumes
-from tempering.molecules.record import MoleculeRecord
-from tempering.molecules.turning import OPPOSITE_PHI, opposite_starts, turned
+from tempering.molecules.coordinates.dihedrals import signed_volumes
+from tempering.molecules.coordinates.turning import OPPOSITE_PHI, opposite_starts, turned
+from tempering.molecules.system.record import MoleculeRecord
 
 ALDP = alanine_dipeptide()
 

@@ -5,8 +5,8 @@ import pytest
 
 from support.counting import counting_target
 from tempering.kernels import MALA
-from tempering.ledger import Ledger
 from tempering.parallel_tempering import betas_of, start
+from tempering.runs.ledger import Ledger
 from tempering.targets import anisotropic_gaussian
 
 TEMPERATURES = (9.0, 3.0, 1.0)

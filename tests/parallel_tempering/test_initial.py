@@ -8,8 +8,8 @@ import pytest
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.tiny import quick_compilation
 from tempering.kernels import HMC, MALA
-from tempering.ledger import Ledger
 from tempering.parallel_tempering.initial import initial_draws, normal_start, planned_evaluations
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial
 
 INITIAL = Initial(num_chains=100, num_steps=301, burn_in=100, thin=4)

@@ -10,11 +10,11 @@ from support.random_checks import assert_fraction, must_fail
 from support.tiny import quick_compilation
 from tempering.errors import BudgetError
 from tempering.kernels import HMC, MALA
-from tempering.ledger import Ledger
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering import pilot as pilot_module
-from tempering.parallel_tempering.pilot import planned_evaluations
-from tempering.parallel_tempering.relax import NUM_STEPS
+from tempering.parallel_tempering.pilot.heat import planned_evaluations
+from tempering.parallel_tempering.pilot.relax import NUM_STEPS
+from tempering.runs.ledger import Ledger
 from tempering.settings import Pilot
 from tempering.targets import Gaussian, GaussianMixture, ManyWell
 

@@ -9,14 +9,14 @@ from support.counting import CountingTarget, counting_target
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
 from tempering.kernels import MALA
-from tempering.ledger import Ledger
+from tempering.lab.fooling import StudentMixture
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.mixing import drift, virial
-from tempering.parallel_tempering.pilot import planned_evaluations
-from tempering.parallel_tempering.scouts import is_running_away, most_remote
+from tempering.parallel_tempering.pilot.heat import planned_evaluations
+from tempering.parallel_tempering.pilot.scouts import is_running_away, most_remote
+from tempering.runs.ledger import Ledger
 from tempering.settings import Pilot
 from tempering.targets import GaussianMixture
-from tempering.targets.fooling import StudentMixture
 
 KERNEL = MALA()
 NUM_CHAINS, NUM_STEPS = 16, 60

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tempering.kernels import HMC
-from tempering.ledger import Ledger
-from tempering.parallel_tempering.relax import NUM_STEPS, is_steep, settled, substitutes
-from tempering.targets import in_inner_coordinates, make_target
+from tempering.parallel_tempering.pilot.relax import NUM_STEPS, is_steep, settled, substitutes
+from tempering.registry import make_target
+from tempering.runs.ledger import Ledger
+from tempering.targets import in_inner_coordinates
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from support.random_checks import must_fail
 from tempering.errors import BudgetError
 from tempering.kernels import MALA
-from tempering.ledger import Ledger
 from tempering.parallel_tempering import Rules, advance, betas_of, collect, evenly, run, start
 from tempering.parallel_tempering.run import _pieces, _step, block_size
+from tempering.runs.ledger import Ledger
 from tempering.targets import Gaussian, Target, anisotropic_gaussian
 
 KEY = jax.random.key(60)

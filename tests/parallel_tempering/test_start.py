@@ -8,9 +8,9 @@ import pytest
 
 from tempering.errors import BudgetError, DensityError
 from tempering.kernels import MALA
-from tempering.ledger import Ledger
 from tempering.parallel_tempering import start
 from tempering.parallel_tempering.initial import normal_start, rows_start
+from tempering.runs.ledger import Ledger
 from tempering.targets import Gaussian, Target, anisotropic_gaussian
 
 KEY = jax.random.key(70)

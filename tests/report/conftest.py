@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tempering.records import LevelRecord
-from tempering.report import make_report
-from tempering.storage import read_json, write_arrays, write_json
-from tempering.targets import make_target
+from tempering.lab.report import make_report
+from tempering.registry import make_target
+from tempering.runs.records import LevelRecord
+from tempering.runs.storage import read_json, write_arrays, write_json
 
 TEMPERATURES = (60.0, 30.0, 15.0, 7.5, 3.5, 1.8, 1.0)
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tempering.errors import RunFolderError
-from tempering.report import FIGURES, make_report
-from tempering.storage import read_arrays, read_json, write_arrays
+from tempering.lab.report import FIGURES, make_report
+from tempering.runs.storage import read_arrays, read_json, write_arrays
 
 _VOID = {"meta", "img", "br", "hr", "input", "link"}
 _LOADING = {"src", "href", "srcset", "action", "data", "poster", "formaction", "background"}

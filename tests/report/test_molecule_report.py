@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tempering.records import LevelRecord
-from tempering.report import make_report
-from tempering.report.contents import LevelSamples, RunContents, read_contents
-from tempering.report.molecule_report import in_atoms, molecule_of
-from tempering.report.particle_figures import configurations_figure, distances_figure
-from tempering.storage import write_arrays, write_json
-from tempering.targets import make_target
+from tempering.lab.report import make_report
+from tempering.lab.report.contents import read_contents
+from tempering.lab.report.molecule_report import in_atoms, molecule_of
+from tempering.plots.contents import LevelSamples, RunContents
+from tempering.plots.particle_figures import configurations_figure, distances_figure
+from tempering.registry import make_target
+from tempering.runs.records import LevelRecord
+from tempering.runs.storage import write_arrays, write_json
 
 INNER = make_target("aldp_internal")
 ALDP = INNER.target

@@ -7,16 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tempering.geometry import Centred
-from tempering.metrics import MetricError
-from tempering.metrics.particles import distance_tvd
-from tempering.records import LevelRecord
-from tempering.report import FIGURES, make_report
-from tempering.report.contents import LevelSamples, RunContents, read_contents
-from tempering.report.make import PARTICLE_FIGURES
-from tempering.report.particle_figures import _level_distances, _shares, _turned
-from tempering.report.style import png_of
-from tempering.storage import write_arrays, write_json
+from tempering.lab.metrics import MetricError
+from tempering.lab.metrics.particles import distance_tvd
+from tempering.lab.report import FIGURES, make_report
+from tempering.lab.report.contents import read_contents
+from tempering.lab.report.make import PARTICLE_FIGURES
+from tempering.plots.contents import LevelSamples, RunContents
+from tempering.plots.particle_figures import _level_distances, _shares, _turned
+from tempering.plots.style import png_of
+from tempering.runs.records import LevelRecord
+from tempering.runs.storage import write_arrays, write_json
+from tempering.transforms.centred import Centred
 
 PNG = b"\x89PNG"
 PLANE, SPACE = Centred(4, 2), Centred(7, 3)

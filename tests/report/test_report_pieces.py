@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tempering.records import LevelRecord
-from tempering.report import FIGURES, quality_lines, quality_table
-from tempering.report.contents import LevelSamples, RunContents, read_contents
-from tempering.report.page import page
-from tempering.report.sample_figures import _share_outside
-from tempering.report.style import label_ends, png_of, render, window
-from tempering.report.tables import cost_rows, ledger_rows, number_text, quality_rows
-from tempering.storage import read_arrays, read_json, write_arrays
+from tempering.lab.report import FIGURES, quality_lines, quality_table
+from tempering.lab.report.contents import read_contents
+from tempering.lab.report.page import page
+from tempering.lab.report.sample_figures import _share_outside
+from tempering.lab.report.tables import cost_rows, ledger_rows, number_text, quality_rows
+from tempering.plots.contents import LevelSamples, RunContents
+from tempering.plots.style import label_ends, png_of, render, window
+from tempering.runs.records import LevelRecord
+from tempering.runs.storage import read_arrays, read_json, write_arrays
 
 PNG = b"\x89PNG"
 

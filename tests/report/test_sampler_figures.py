@@ -10,20 +10,20 @@ import pytest
 
 from support.exact_sampler import linear_denoiser, sampler_of
 from tempering.errors import RunFolderError
-from tempering.geometry import Centred
-from tempering.metrics.particles import pair_distances
-from tempering.pareto import pareto_k
-from tempering.records import LevelRecord, level_table
-from tempering.report.contents import read_contents
-from tempering.report.sampler_figures import (
+from tempering.lab.metrics.particles import pair_distances
+from tempering.lab.report.contents import read_contents
+from tempering.plots.sampler_figures import (
     SAMPLER_FIGURES,
     SamplerContents,
     _shares,
     sampler_figures,
     write_figures,
 )
-from tempering.storage import read_json, write_arrays
-from tempering.targets import make_target
+from tempering.registry import make_target
+from tempering.runs.records import LevelRecord, level_table
+from tempering.runs.storage import read_json, write_arrays
+from tempering.transforms.centred import Centred
+from tempering.weights.pareto import pareto_k
 
 RNG = np.random.default_rng(1)
 DRAWS = (RNG.normal(size=(600, 2)) * np.array([[2.0, 0.5]]) + np.array([[3.0, -1.0]])).astype(np.float32)

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from support.bad_input import words
-from tempering.experiments.presets import PRESETS
+from tempering.lab.presets import PRESETS
 
 __all__ = ["bad_commands"]
 

@@ -17,7 +17,7 @@ from support.tiny import (
 )
 from support.unchecked import unchecked
 from tempering.cli import main
-from tempering.experiments.presets import PRESETS
+from tempering.lab.presets import PRESETS
 
 __all__ = ["PTSD", "PT_DM", "as_users_run_it", "command", "process", "refused"]
 

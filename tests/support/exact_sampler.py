@@ -8,8 +8,8 @@ import numpy as np
 from support.counting import counting_target
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
-from tempering.ledger import Ledger
-from tempering.records import LevelRecord
+from tempering.runs.ledger import Ledger
+from tempering.runs.records import LevelRecord
 from tempering.sampler import Sampler
 from tempering.settings import Network, Sampling
 from tempering.targets import Gaussian

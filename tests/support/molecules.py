@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.molecules.building import layout_of_bonds, peptide_topology
-from tempering.molecules.dihedrals import dihedrals
-from tempering.molecules.reading import read_system
-from tempering.molecules.record import MoleculeRecord, Term
-from tempering.molecules.terms import potential
+from tempering.lab.building import layout_of_bonds, peptide_topology
+from tempering.molecules.coordinates.dihedrals import dihedrals
+from tempering.molecules.system.reading import read_system
+from tempering.molecules.system.record import MoleculeRecord, Term
+from tempering.molecules.system.terms import potential
 
 __all__ = [
     "CASES",

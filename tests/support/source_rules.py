@@ -11,7 +11,7 @@ _NUMERICS = ("jax.numpy", "jax.lax", "jax.nn", "jax.scipy", "numpy", "scipy")
 
 
 def upward_imports(tree: ast.Module, module: str, rooms: tuple[str, ...], package: str = "tempering") -> list[str]:
-    """Imports of a later room from `module` (dotted, e.g. `tempering.ledger`); public names live in `__init__`."""
+    """Imports of a later room from `module` (dotted, e.g. `tempering.runs.ledger`); public names live in `__init__`."""
     room = _room_of(module, package)
     if room == "__init__":
         return []  # the front door may import anything

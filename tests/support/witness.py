@@ -8,9 +8,9 @@ from collections import Counter
 import jax
 
 from support.counting import counting_target
-from tempering.ledger import Ledger
+from tempering.runs.ledger import Ledger
+from tempering.runs.storage import arrays_of
 from tempering.sampler import Sampler
-from tempering.storage import arrays_of
 from tempering.targets import anisotropic_gaussian
 
 __all__ = ["COUNTER", "TARGET", "WitnessedLedger", "facts_and_arrays"]

@@ -8,8 +8,8 @@ import pytest
 
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation
+from tempering.lab.fooling import FOOLING, Banana, Funnel, Ring, StudentMixture
 from tempering.targets import ExactTarget
-from tempering.targets.fooling import FOOLING, Banana, Funnel, Ring, StudentMixture
 
 NUM = 50_000
 NEW = {name: FOOLING[name] for name in ("funnel-5", "banana", "student-mixture", "ring")}

@@ -14,7 +14,8 @@ from support.tiny import quick_compilation
 from support.unchecked import unchecked
 from tempering.adapters import as_target
 from tempering.errors import DensityError, SettingsError
-from tempering.targets import ExactTarget, PairPotential, Target, dw4, evaluate, lennard_jones, make_target
+from tempering.registry import make_target
+from tempering.targets import ExactTarget, PairPotential, Target, dw4, evaluate, lennard_jones
 from tempering.types import Array, Float
 
 REFERENCES = Path(__file__).parents[3] / "shared" / "data"

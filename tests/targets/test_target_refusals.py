@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from tempering.errors import SettingsError
+from tempering.registry import TARGETS, make_target
 from tempering.targets import (
-    TARGETS,
     ExactTarget,
     Gaussian,
     GaussianMixture,
     ManyWell,
     Target,
     anisotropic_gaussian,
-    make_target,
 )
 
 MEANS = [[0.0, 0.0], [1.0, 1.0]]

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.charts import Block, Constrained, Support, chart_of, real
 from tempering.errors import RunFolderError, SettingsError
 from tempering.targets.base import Target
+from tempering.transforms import Block, Constrained, Support, chart_of, real
 from tempering.types import Array, Float
 
 __all__ = ["Structure", "StructuredTarget", "chart_of_tree", "read_structure", "structure_of"]

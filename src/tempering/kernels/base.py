@@ -11,8 +11,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.path import ReferenceValues, log_ratio, tempered
 from tempering.targets.base import evaluate, evaluate_reference
+from tempering.targets.path import ReferenceValues, log_ratio, tempered
 from tempering.targets.units import Units
 from tempering.types import Array, Bool, Float, Key
 

@@ -1,26 +1,24 @@
 """Molecules: an OpenMM system, read once, as a density that JAX evaluates for whole batches."""
 
-from tempering.charts import READERS
 from tempering.molecules.alanine import alanine_dipeptide, phi_psi
 from tempering.molecules.conversion import from_openmm
-from tempering.molecules.dihedrals import chiral_centres, dihedrals, is_mirrored, reflect, signed_volumes
+from tempering.molecules.coordinates.dihedrals import chiral_centres, dihedrals, is_mirrored, reflect, signed_volumes
+from tempering.molecules.coordinates.internal import (
+    InternalChart,
+    alanine_in_internal_coordinates,
+    internal_coordinates,
+)
 from tempering.molecules.exporting import load_molecule, save_molecule
-from tempering.molecules.internal import InternalChart, alanine_in_internal_coordinates, internal_coordinates
 from tempering.molecules.loaders import from_amber, from_pdb, from_system_xml
 from tempering.molecules.observables import backbone, backbone_angles, bond_angles, bond_lengths
 from tempering.molecules.target import MoleculeTarget
 from tempering.molecules.trajectories import save_trajectory, to_mdtraj
-from tempering.targets.registry import TARGETS
-
-# Here, because targets and charts come before molecules and cannot import them.
-TARGETS["aldp"] = alanine_dipeptide
-TARGETS["aldp_internal"] = alanine_in_internal_coordinates
-READERS["internal"] = InternalChart.from_dict
 
 __all__ = [
     "InternalChart",
     "MoleculeTarget",
     "alanine_dipeptide",
+    "alanine_in_internal_coordinates",
     "backbone",
     "backbone_angles",
     "bond_angles",

@@ -11,11 +11,11 @@ import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
-from tempering.molecules.reading import identities, not_a_density, untranslated
-from tempering.molecules.record import Atom
+from tempering.molecules.system.reading import identities, not_a_density, untranslated
+from tempering.molecules.system.record import Atom
 from tempering.molecules.target import GAS_CONSTANT
 from tempering.targets.base import Target
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
 
 __all__ = ["OpenMMTarget", "callback_target"]

@@ -7,7 +7,7 @@ import numpy as np
 from tempering.errors import SettingsError
 from tempering.molecules.callback import OpenMMTarget, callback_target
 from tempering.molecules.extra import require_openmm
-from tempering.molecules.reading import read_system
+from tempering.molecules.system.reading import read_system
 from tempering.molecules.target import MoleculeTarget
 from tempering.settings.checks import require_choice, require_number
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from tempering.errors import RunFolderError
-from tempering.molecules.record import MoleculeRecord
+from tempering.molecules.system.record import MoleculeRecord
+from tempering.molecules.system.terms import BONDED, PAIRWISE
 from tempering.molecules.target import MoleculeTarget
-from tempering.molecules.terms import BONDED, PAIRWISE
-from tempering.storage import as_path, read_arrays, read_json, write_arrays, write_json
+from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays, write_json
 
 __all__ = ["load_molecule", "save_molecule"]
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from tempering.errors import SettingsError
 from tempering.molecules.callback import OpenMMTarget
-from tempering.molecules.record import Atom
+from tempering.molecules.system.record import Atom
 from tempering.molecules.target import MoleculeTarget
 
 __all__ = [
@@ -111,7 +111,7 @@ def backbone_angles(target: Any, draws: npt.ArrayLike) -> Float[np.ndarray, "num
     if not residues:
         raise SettingsError(
             "no residue of this molecule has both phi and psi: they are found by the atom names N, CA and C and by the "
-            "bonds of the topology; use tempering.molecules.dihedrals with atoms of your own choice"
+            "bonds of the topology; use tempering.molecules.coordinates.dihedrals with atoms of your own choice"
         )
     quadruples = np.array([atoms for residue in residues for atoms in (residue.phi, residue.psi)])
     angles = _by_chunks(checked_conformations(target, draws), lambda x: _dihedrals(x, quadruples))

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
-from tempering.molecules.dihedrals import chiral_centres, dihedrals, signed_volumes
-from tempering.molecules.energy import potential_energy
-from tempering.molecules.record import MoleculeRecord
-from tempering.molecules.skeleton import skeleton
+from tempering.molecules.coordinates.dihedrals import chiral_centres, dihedrals, signed_volumes
+from tempering.molecules.coordinates.skeleton import skeleton
+from tempering.molecules.system.energy import potential_energy
+from tempering.molecules.system.record import MoleculeRecord
 from tempering.settings.checks import require_kind, require_positive
 from tempering.targets.base import Target
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
 
 __all__ = ["GAS_CONSTANT", "HYDROGEN_MASS", "MoleculeTarget"]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tempering.errors import SettingsError
 from tempering.molecules.extra import require_mdtraj
 from tempering.molecules.observables import checked_conformations, identity_of
-from tempering.molecules.record import Atom
-from tempering.storage import as_path, replacing, write_bytes
+from tempering.molecules.system.record import Atom
+from tempering.runs.storage import as_path, replacing, write_bytes
 
 __all__ = ["save_trajectory", "to_mdtraj"]
 

@@ -2,7 +2,7 @@
 
 from tempering.parallel_tempering.evidence import stepping_stone
 from tempering.parallel_tempering.ladder import betas_of, next_temperature, temperatures_of
-from tempering.parallel_tempering.pilot import PilotResult, heat
+from tempering.parallel_tempering.pilot.heat import PilotResult, heat
 from tempering.parallel_tempering.run import Rules, advance, collect, evenly, run, start
 from tempering.parallel_tempering.state import Tally, TemperingState
 

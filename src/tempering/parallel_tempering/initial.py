@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from tempering.kernels import ChainState, Kernel
-from tempering.ledger import Ledger
-from tempering.parallel_tempering.relax import settled
+from tempering.parallel_tempering.pilot.relax import settled
 from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.state import Tally, TemperingState
+from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial
 from tempering.types import Array, Float, Key
 

@@ -15,9 +15,9 @@ import numpy as np
 from tempering.errors import DensityError
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.kernels.step_size import adapt, guess, guess_from_spread
-from tempering.ledger import Ledger
 from tempering.parallel_tempering.state import Replicas, Tally, TemperingState, track
 from tempering.parallel_tempering.swap import even_odd, sweep
+from tempering.runs.ledger import Ledger
 from tempering.targets.cost import has_gradient, spend
 from tempering.types import Array, Float, Int, Key
 

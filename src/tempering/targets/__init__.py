@@ -1,19 +1,17 @@
 """What we sample: densities, with whatever is known exactly about them."""
 
 from tempering.targets.base import ExactTarget, Target, evaluate
-from tempering.targets.gaussian import Gaussian, anisotropic_gaussian
-from tempering.targets.gaussian_mixture import GaussianMixture, mog40
+from tempering.targets.densities.gaussian import Gaussian, anisotropic_gaussian
+from tempering.targets.densities.gaussian_mixture import GaussianMixture, mog40
+from tempering.targets.densities.many_well import ManyWell
+from tempering.targets.densities.pair_potential import PairPotential
+from tempering.targets.densities.particles import dw4, lennard_jones
 from tempering.targets.inner import Inner, in_inner_coordinates
-from tempering.targets.many_well import ManyWell
-from tempering.targets.pair_potential import PairPotential
-from tempering.targets.particles import dw4, lennard_jones
 from tempering.targets.referenced import Referenced
-from tempering.targets.registry import TARGETS, make_target
 from tempering.targets.scaled import Scaled
 from tempering.targets.units import Units
 
 __all__ = [
-    "TARGETS",
     "ExactTarget",
     "Gaussian",
     "GaussianMixture",
@@ -28,7 +26,6 @@ __all__ = [
     "evaluate",
     "in_inner_coordinates",
     "lennard_jones",
-    "make_target",
     "mog40",
     "Scaled",
 ]

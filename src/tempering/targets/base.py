@@ -9,7 +9,7 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 
-from tempering.path import ReferenceValues
+from tempering.targets.path import ReferenceValues
 from tempering.types import Array, Float, Key
 
 __all__ = ["ExactTarget", "Target", "evaluate", "evaluate_many", "evaluate_reference"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from tempering.ledger import Ledger
+from tempering.runs.ledger import Ledger
 
 __all__ = ["has_gradient", "points_per_gradient", "spend"]
 

@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.charts import Chart
-from tempering.geometry import Centred
 from tempering.targets.base import Target
+from tempering.transforms import Chart
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
 
 __all__ = ["Inner", "InnerReference", "in_inner_coordinates"]

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
 from tempering.settings.checks import require
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
 
 __all__ = ["Mass", "Units", "chosen_units", "force_masses", "units_of_masses"]

@@ -9,8 +9,8 @@ from tempering.diffusion.networks.mlp import MLP
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
 from tempering.diffusion.networks.residual import ResidualMLP
 from tempering.errors import SettingsError
-from tempering.geometry import Centred
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 from tempering.types import Key
 
 __all__ = ["EGNN", "MLP", "Embedding", "ParticleTransformer", "ResidualMLP", "make_network"]

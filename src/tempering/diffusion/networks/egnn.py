@@ -13,8 +13,8 @@ from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.linear import Linear
 from tempering.diffusion.networks.pairs import along, differences, lengths, off_diagonal, pull
 from tempering.diffusion.networks.topology import Topology, topology_of
-from tempering.geometry import Centred
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
 
 __all__ = ["EGNN"]

@@ -19,8 +19,8 @@ from tempering.diffusion.networks.linear import Linear
 from tempering.diffusion.networks.pairs import along, differences, lengths, pull
 from tempering.diffusion.networks.radial import RadialFeatures
 from tempering.diffusion.networks.topology import Topology, topology_of
-from tempering.geometry import Centred
 from tempering.settings import Network
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
 
 __all__ = ["ParticleTransformer"]

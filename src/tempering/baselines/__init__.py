@@ -1,5 +1,0 @@
-"""Methods without learning, to be compared with: each file has `samples(target, key, budget, ...) -> Drawn`."""
-
-from tempering.baselines.drawn import Drawn
-
-__all__ = ["Drawn"]

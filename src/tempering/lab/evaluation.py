@@ -1,0 +1,246 @@
+"""A sampler judged: draws against exact samples, every number beside its floor. Evaluations count as metrics, apart."""
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.kernels import make_kernel
+from tempering.lab.metrics import Metric, evaluate_samples, molecule_metrics
+from tempering.lab.metrics.suite import log_densities
+from tempering.molecules import MoleculeTarget
+from tempering.parallel_tempering import Rules, run, start
+from tempering.runs.config import MetricsConfig
+from tempering.runs.ledger import Ledger
+from tempering.sampler import Sampler
+from tempering.targets import ExactTarget, Inner
+from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
+from tempering.weights.resampling import ess_fraction
+from tempering.weights.weigh import weigh
+
+__all__ = ["judge", "langevin"]
+
+_GRID = 160
+"""Points a side of the density picture in two dimensions."""
+
+
+def judge(
+    sampler: Sampler,
+    key: Key,
+    config: MetricsConfig,
+    on_event: OnEvent = ignore_event,
+    *,
+    trusted: np.ndarray | None = None,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Metrics by name, JSON-ready, and the arrays that figures need.
+
+    Consumes the sampler with its target; enters what it evaluates in the sampler's ledger under `metrics`.
+
+    Args:
+        trusted: reference samples of a target that has no exact ones; twice `config.num_samples` are used if there are.
+    """
+    target = sampler.target
+    key_draw, key_reference, key_second, key_weights, key_likelihood = jax.random.split(key, 5)
+
+    def tell(name: str, done: int, total: int) -> None:
+        spent = sampler.evaluations
+        on_event(Event(f"metrics: {name}", len(sampler.levels) - 1, len(sampler.levels), done, total, spent, spent))
+
+    tell("draws", 0, 1)
+    draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling.raw, with_density=False)
+    arrays: dict[str, np.ndarray] = {"draws": sampler.outer(draws)}
+    metrics: dict[str, Metric] = {}
+    outer = target.target if isinstance(target, Inner) else target
+    sets: list[np.ndarray] = []
+    if isinstance(target, ExactTarget):
+        sets = [np.asarray(target.sample(k, config.num_samples)) for k in (key_reference, key_second)]
+        metrics |= _likelihood(sampler, key_likelihood, jnp.asarray(sets[0][: config.num_likelihood]))
+    elif trusted is not None:
+        sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
+    with ThreadPoolExecutor(1) as beside:
+        # Transport keeps the host busy, draws with their densities the device.
+        drawn = (
+            beside.submit(sampler.model.draw, key_weights, config.num_weighted, sampler.sampling, with_density=True)
+            if config.num_weighted
+            else None
+        )
+        if sets:
+            arrays["reference"] = sets[0]
+            metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
+            if config.num_langevin:
+                tell("Langevin steps", 0, 1)
+                moved, num_replaced = langevin(
+                    jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger
+                )
+                arrays["moved"] = sampler.outer(moved)
+                compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
+                metrics |= _renamed(compared, config.num_langevin, num_replaced)
+    for name in ("draws", "reference"):
+        if name in arrays:
+            sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
+            arrays[f"{name}_log_density"] = _log_densities(outer, arrays[name])
+    if drawn is not None:
+        tell("weights", 0, 1)
+        x, log_q = drawn.result()
+        weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
+        arrays["log_weights"] = np.asarray(weighted.log_weights)
+        metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
+        if sets and isinstance(outer, MoleculeTarget):
+            metrics |= _reweighted(outer, sampler.outer(x), arrays["log_weights"], sets)
+    if sampler.dim == 2 and sampler.geometry is None:
+        arrays |= _grid(sampler, target, arrays)
+    return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
+
+
+def _compared(sampler: Sampler, target, draws: np.ndarray, sets: list[np.ndarray], config: MetricsConfig, tell):
+    """Every metric of draws against one set of trusted samples; a second one is for the floors."""
+    report = evaluate_samples(
+        target,
+        draws,
+        reference=sets[0],
+        reference_second=sets[1] if len(sets) > 1 else None,
+        num_transport=config.num_transport,
+        paper_compatible=config.is_paper_compatible,
+        on_metric=tell,
+    )
+    sampler.ledger.spend("metrics", report.num_evaluations, with_gradient=False)
+    return report.metrics
+
+
+def _reweighted(
+    target: MoleculeTarget, draws: np.ndarray, log_weights: np.ndarray, sets: list[np.ndarray]
+) -> dict[str, Metric]:
+    """Metrics of the first weighted draws, as many as there are trusted samples to take their part in the floors.
+
+    More would leave fewer bins empty than the floor has, and pass for better than exact samples. The floor is that of
+    as many exact samples, not of the fewer that the weights are worth: what is lost by weighting must show. Populations
+    of rare modes, which come with errors of their own, are those of all draws.
+    """
+    second = sets[1] if len(sets) > 1 else None
+    most = len(sets[0]) // 2 if second is None else len(second)
+
+    def of_first(num: int) -> dict[str, Metric]:
+        own = log_weights[:num]
+        if not np.any(np.isfinite(own)):
+            return {}
+        worth = num * float(ess_fraction(jnp.asarray(own)))
+        found = molecule_metrics(target, draws[:num], sets[0], reference_second=second, log_weights=own)
+        remark = f"; of {num:,} weighted draws, worth {worth:,.0f} equal ones; floor: {min(num, most):,} exact samples"
+        return _named(found, "reweighted", remark)
+
+    metrics = of_first(min(len(draws), most))
+    if len(draws) > most:
+        metrics |= {name: metric for name, metric in of_first(len(draws)).items() if name.startswith("rare_mode")}
+    return metrics
+
+
+def _renamed(metrics: dict[str, Metric], num_steps: int, num_replaced: int) -> dict[str, Metric]:
+    after = f"; after {num_steps:,} Langevin steps on the draws"
+    if num_replaced:
+        after += f", {num_replaced:,} of which had no usable density and were replaced by others"
+    return _named(metrics, "langevin", after)
+
+
+def _named(metrics: dict[str, Metric], ending: str, remark: str) -> dict[str, Metric]:
+    renamed = (
+        dataclasses.replace(metric, name=f"{name}_{ending}", description=metric.description + remark)
+        for name, metric in metrics.items()
+    )
+    return {metric.name: metric for metric in renamed}
+
+
+def langevin(
+    key: Key, target, draws: Float[Array, "particle dim"], num_steps: int, ledger: Ledger
+) -> tuple[Float[Array, "particle dim"], int]:
+    """Draws moved by Langevin steps with a Metropolis correction, one chain a draw: num_steps + 1 evaluations each.
+
+    The first half of the steps adapts their size. It mends energies, which are local, and not the weights of modes.
+
+    Returns:
+        The points, and how many draws had no usable density and were replaced by others before the first step.
+    """
+    key_start, key_run = jax.random.split(key)
+    kernel, betas = make_kernel("mala", 1, draws.shape[1]), jnp.ones((1,))
+    state, num_replaced = start(key_start, target, kernel, draws[None], betas, ledger, "metrics")
+    rules = Rules.of(kernel.optimal_acceptance, 1, num_steps // 2, "even_odd")
+    _, kept = run(
+        key_run, target, kernel, state, betas, rules, burn_in=num_steps - 1, num_draws=1, thin=1, ledger=ledger,
+        stage="metrics",
+    )  # fmt: skip
+    return kept.position[0, 0], num_replaced
+
+
+def _log_densities(target, points: np.ndarray) -> np.ndarray:
+    return np.asarray(log_densities(target, jnp.asarray(points, jnp.float32)))
+
+
+def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
+    """Mean log likelihood of exact samples; the floor is what the normalised target itself gives them."""
+    num = reference.shape[0]
+    if num == 0:
+        return {}
+    log_q = np.asarray(sampler.model.log_prob(key, reference, sampler.sampling), np.float64)
+    sampler.ledger.spend("metrics", num, with_gradient=False)
+    exact = _log_densities(sampler.target, np.asarray(reference)).astype(np.float64) - sampler.target.log_z()
+    error = float(np.std(log_q) / np.sqrt(num))
+    is_finite = bool(np.all(np.isfinite(log_q)))
+    return {
+        "log_likelihood": Metric(
+            "log_likelihood",
+            float(np.mean(log_q)),
+            floor=float(np.mean(exact)),
+            unit="nats",
+            description=f"mean log likelihood of exact samples (standard error {error:.3f}); floor: the target's own",
+            smaller_is_better=False,
+            num_samples=num,
+            num_floor=num,
+            floor_source="the normalised target",
+            failure=None
+            if is_finite
+            else f"{int(np.sum(~np.isfinite(log_q)))} of {num} log likelihoods are not finite",
+        )
+    }
+
+
+def _weight_metrics(target, ess: float, log_z: tuple[float, float], num: int) -> dict[str, Metric]:
+    metrics = {
+        "ess_fraction": Metric(
+            "ess_fraction",
+            ess,
+            floor=1.0,
+            unit="",
+            description="effective share of the final model's raw importance weights",
+            smaller_is_better=False,
+            num_samples=num,
+            floor_source="exact samples",
+        )
+    }
+    if isinstance(target, ExactTarget):
+        metrics["log_z_error"] = Metric(
+            "log_z_error",
+            abs(log_z[0] - target.log_z()),
+            floor=None,
+            unit="nats",
+            description=f"absolute error of log Z from these weights (their own standard error: {log_z[1]:.3f})",
+            num_samples=num,
+        )
+    return metrics
+
+
+def _grid(sampler: Sampler, target, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Log density on a square grid over the samples, for the picture of a 2-D target."""
+    points = arrays.get("reference", arrays["draws"])
+    points = points[np.all(np.isfinite(points), axis=1)]
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.08 * (high - low) + 1e-6
+    x, y = (np.linspace(low[i] - margin[i], high[i] + margin[i], _GRID, dtype=np.float32) for i in (0, 1))
+    mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    sampler.ledger.spend("metrics", mesh.shape[0], with_gradient=False)
+    return {
+        "grid_x": x,
+        "grid_y": y,
+        "grid_log_density": _log_densities(target, mesh).reshape(_GRID, _GRID),
+    }

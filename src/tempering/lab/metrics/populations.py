@@ -1,0 +1,193 @@
+r"""The population of a mode and its free energy, each with an honest error. Consumes angles, produces numbers.
+
+The estimate is p = sum_i w_i I_i, with normalised weights w and I_i whether sample i is inside. Its error is
+
+    error^2 = G / (G - 1) sum_g ( sum_{i in g} w_i (I_i - p) )^2
+
+over G groups of samples that are independent of each other: the samples themselves (equal weights: the binomial
+error), or blocks and chains of correlated ones. Weights enter as they are, not through one effective sample size:
+where those inside the mode are larger than the others, as for a mode that a model draws too seldom, that would be too
+small by their ratio. An error is never below 1 / (effective number of samples): none of n seen is no proof of none.
+
+Where draws are cheap and weights are dear, `population_of_two_stages` weighs all draws inside and a sample of those
+outside: p / (1 - p) = sum_in w / (n_out mean_out w). Of a mode of 0.2 % ten times as many draws are seen at the price
+of one tenth more weights.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tempering.lab.metrics.marginals import normalised_weights, wrapped
+from tempering.lab.metrics.metric import MetricError
+from tempering.molecules.target import GAS_CONSTANT
+
+__all__ = ["RARE_MODE", "Population", "population", "population_of_two_stages", "rare_mode"]
+
+RARE_MODE = (0.0, 120.0)
+"""Degrees of phi. "phi > 0" would be wrong: the beta basin goes on through 180 degrees."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """The share of a mode.
+
+    Args:
+        share: p, of all samples, those that are not finite among them (they are in no mode).
+        error: its standard error.
+        num_inside: samples inside, without weights.
+        num_samples: samples in all.
+        num_effective: of the weights, (sum w)^2 / sum w^2; for correlated chains p (1 - p) / error^2 where that is
+            less, and the number of blocks where all samples are on one side.
+    """
+
+    share: float
+    error: float
+    num_inside: int
+    num_samples: int
+    num_effective: float
+
+    def free_energy(self, temperature: float) -> tuple[float, float]:
+        """F = -k_B T log(p / (1 - p)) against everything else, and its standard error, kJ/mol.
+
+        Both are infinite where no sample is inside, or none outside.
+
+        Args:
+            temperature: T, kelvin.
+        """
+        if not 0.0 < self.share < 1.0:
+            return math.copysign(math.inf, 0.5 - self.share), math.inf
+        thermal = GAS_CONSTANT * temperature
+        odds = self.share / (1.0 - self.share)
+        return -thermal * math.log(odds), thermal * self.error / (self.share * (1.0 - self.share))
+
+
+def rare_mode(
+    phi: npt.ArrayLike,
+    *,
+    log_weights: npt.ArrayLike | None = None,
+    interval: tuple[float, float] = RARE_MODE,
+    block: int | None = None,
+) -> Population:
+    """The population of 0 < phi < 120 degrees, the rare mode of alanine dipeptide.
+
+    Args:
+        phi: radians. Shape (num,) for independent draws, (chain, draw) for draws of chains, which are correlated.
+        log_weights: of the draws, of the same shape; equal weights without.
+        interval: another one, degrees, within -180 to 180.
+        block: as in `population`.
+
+    Raises:
+        MetricError: for degrees in place of radians, an interval that is none, or as `population`.
+    """
+    low, high = interval
+    if not -180.0 <= low < high <= 180.0:
+        raise MetricError(f"interval is {interval}; give two angles from -180 to 180 degrees, the lower one first")
+    turned = np.degrees(wrapped(phi, "phi"))
+    return population((turned > low) & (turned < high), log_weights=log_weights, block=block)
+
+
+def population(
+    is_inside: npt.ArrayLike, *, log_weights: npt.ArrayLike | None = None, block: int | None = None
+) -> Population:
+    """The share of samples that are inside.
+
+    Args:
+        is_inside: of every sample. Shape (num,): independent draws. Shape (chain, draw): draws in their order, of
+            chains that are independent of each other; the error is then the larger one of that between blocks of
+            successive draws and that between whole chains. With one chain or few, it is no better than the chains are
+            long: blocks must be longer than a visit to the mode.
+        log_weights: of the same shape; equal weights without.
+        block: draws in a block of a chain; the root of the chain's length without.
+
+    Raises:
+        MetricError: for other shapes, too few samples, or weights that are none.
+    """
+    inside = np.asarray(is_inside)
+    if inside.dtype != bool or inside.ndim not in (1, 2) or inside.size < 2:
+        raise MetricError(
+            f"is_inside is {inside.dtype} of shape {inside.shape}; give booleans, (num,) or (chain, draw), at least two"
+        )
+    flat = None if log_weights is None else np.asarray(log_weights, np.float64)
+    if flat is not None and flat.shape != inside.shape:
+        raise MetricError(f"log_weights have shape {flat.shape} and the samples {inside.shape}; they must agree")
+    weights = normalised_weights(None if flat is None else flat.ravel(), inside.size)
+    # Rounding may leave the sum of all weights at 1 + 1e-16.
+    share = min(float(weights[inside.ravel()].sum()), 1.0)
+    num_effective = float(1.0 / np.sum(weights**2))
+    terms = (weights * (inside.ravel() - share)).reshape(inside.shape)
+    groups = [terms.ravel()]
+    if inside.ndim == 2:
+        blocks = _block_sums(terms, block)
+        groups += [blocks, terms.sum(axis=1)]
+        if not 0.0 < share < 1.0:
+            num_effective = min(num_effective, float(len(blocks)))
+    error = max(1.0 / num_effective, *(_error(sums) for sums in groups))
+    if inside.ndim == 2 and 0.0 < share < 1.0:
+        num_effective = min(num_effective, share * (1.0 - share) / error**2)
+    return Population(share, error, int(inside.sum()), int(inside.size), num_effective)
+
+
+def population_of_two_stages(
+    is_inside: npt.ArrayLike, log_weights_inside: npt.ArrayLike, log_weights_outside: npt.ArrayLike
+) -> Population:
+    """The share of samples that are inside, where all of those and some of the others have weights.
+
+    Args:
+        is_inside: of every sample, independent draws; shape (num,).
+        log_weights_inside: of all samples inside.
+        log_weights_outside: of a random choice of at least two of the others, on the same scale.
+
+    Raises:
+        MetricError: for other shapes, or weights that are none.
+    """
+    inside = np.asarray(is_inside)
+    sides = [np.asarray(logs, np.float64) for logs in (log_weights_inside, log_weights_outside)]
+    num_outside = int(np.sum(~inside)) if inside.dtype == bool else 0
+    is_right = inside.dtype == bool and inside.ndim == 1 and sides[0].shape == (int(inside.sum()),)
+    if not (is_right and sides[1].ndim == 1 and 2 <= len(sides[1]) <= num_outside):
+        raise MetricError(
+            f"is_inside is {inside.dtype} of shape {inside.shape}, with {sides[0].shape} log weights inside and "
+            f"{sides[1].shape} outside; give booleans (num,), a log weight of each inside, and of 2 or more outside"
+        )
+    both = np.concatenate(sides)
+    if np.any(np.isnan(both)) or np.any(both == np.inf) or not np.any(np.isfinite(sides[1])):
+        raise MetricError("log weights must be finite or -inf, and not all of those outside -inf")
+    num_inside = int(inside.sum())
+    log_out, squared_out, worth_out = _log_total(sides[1])
+    # Of those outside some were chosen, and how many there are is random itself.
+    squared_out = squared_out - 1.0 / len(sides[1]) + 1.0 / num_outside
+    num_effective = worth_out * num_outside / len(sides[1])
+    if not np.any(np.isfinite(sides[0])):
+        return Population(0.0, 1.0 / num_effective, num_inside, int(inside.size), num_effective)
+    log_in, squared_in, worth_in = _log_total(sides[0])
+    odds = log_in - log_out - math.log(num_outside / len(sides[1]))
+    share = 1.0 / (1.0 + math.exp(-min(odds, 700.0))) if odds > -700.0 else 0.0
+    num_effective += worth_in
+    error = share * (1.0 - share) * math.sqrt(squared_in + squared_out)
+    return Population(share, max(error, 1.0 / num_effective), num_inside, int(inside.size), num_effective)
+
+
+def _log_total(logs: np.ndarray) -> tuple[float, float, float]:
+    """log sum w, the squared relative error of the sum (of a number of terms that is random), and what w is worth."""
+    top = float(np.max(logs))
+    weights = np.exp(logs - top)
+    total, squares = float(np.sum(weights)), float(np.sum(weights**2))
+    return top + math.log(total), squares / total**2, total**2 / squares
+
+
+def _error(sums: np.ndarray) -> float:
+    """The root of G / (G - 1) sum_g (sum over the group)^2; nothing can be told from one group."""
+    return math.sqrt(len(sums) / (len(sums) - 1) * float(np.sum(sums**2))) if len(sums) > 1 else 0.0
+
+
+def _block_sums(terms: np.ndarray, block: int | None) -> np.ndarray:
+    num_draws = terms.shape[1]
+    size = max(1, math.isqrt(num_draws)) if block is None else block
+    if not 1 <= size <= num_draws:
+        raise MetricError(f"block is {block}; give 1 to {num_draws} draws, the length of a chain")
+    # A rest shorter than a block joins the last one.
+    starts = np.arange(num_draws // size) * size
+    return np.add.reduceat(terms, starts, axis=1).ravel()

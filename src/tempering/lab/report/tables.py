@@ -1,0 +1,181 @@
+"""The numbers of a run as rows of text: quality against floor, cost by stage. Shared by the terminal and the page.
+
+Consumes the dictionary of `result.json`; every entry may be missing, and is then shown as a dash.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from tempering.plots.contents import number_of
+from tempering.runs.display import duration_text
+from tempering.runs.ledger import APART, stage_name
+
+__all__ = [
+    "QualityRow",
+    "cost_rows",
+    "ledger_rows",
+    "number_text",
+    "quality_lines",
+    "quality_rows",
+    "quality_table",
+]
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class QualityRow:
+    """One metric as text.
+
+    `ratio` is value / floor, None where that means nothing; `versus` says the ratio, or the difference where larger is
+    better; `failure` is why there is no value.
+    """
+
+    name: str
+    value: str
+    floor: str
+    versus: str
+    ratio: float | None
+    num_samples: str
+    description: str
+    failure: str | None = None
+
+
+def number_text(value: int | float | None, digits: int = 4) -> str:
+    """A number for people: `digits` significant ones, large or whole numbers with separators, a dash for none."""
+    if value is None:
+        return DASH
+    is_whole = float(value).is_integer()
+    if abs(value) < 1e15 and (is_whole or abs(value) >= 10**digits):
+        return f"{value:,.0f}"
+    return f"{value:#.{digits}g}"
+
+
+def quality_rows(result: dict[str, Any]) -> list[QualityRow]:
+    """One row a metric, in the order of the result; a failed metric is a row too."""
+    return [_quality_row(str(name), metric or {}) for name, metric in (result.get("metrics") or {}).items()]
+
+
+def _quality_row(name: str, metric: dict[str, Any]) -> QualityRow:
+    value, floor = number_of(metric, "value"), number_of(metric, "floor")
+    ratio, versus = None, DASH
+    if value is not None and floor is not None:
+        if not metric.get("smaller_is_better", True):
+            versus = f"{value - floor:+.3g}"
+        elif floor > 0:  # one that is zero or negative (a count, an unbiased estimate of zero) is no unit to measure in
+            ratio = value / floor
+            versus = f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
+    reason = metric.get("failure") or metric.get("note")
+    note = metric.get("note") or metric.get("floor_failure")
+    description = str(metric.get("description") or "")
+    unit = metric.get("unit")
+    if unit and unit not in ("samples",):
+        description += f" [{unit}]"
+    if note and value is not None:
+        description += f" ({note})"
+    return QualityRow(
+        name=name,
+        value="failed" if value is None else number_text(value),
+        floor=number_text(floor),
+        versus=versus,
+        ratio=ratio,
+        num_samples=number_text(number_of(metric, "num_samples") or number_of(metric, "num")),
+        description=description.strip(),
+        failure=str(reason or "no finite value") if value is None else None,
+    )
+
+
+def cost_rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The summary of a run: what, how much, and a remark."""
+    budget, seconds = number_of(result, "budget"), number_of(result, "wall_seconds")
+    evaluations = number_of(result, "evaluations")
+    if evaluations is None and result.get("ledger"):
+        evaluations = sum(_fitting(result["ledger"]).values())
+    rows = [("evaluations", number_text(evaluations), "" if budget is None else f"of a budget of {budget:,}")]
+    ess = number_of(result, "ess_fraction")
+    rows.append(("ESS", DASH, "") if ess is None else ("ESS", f"{ess:.1%}", "of the final model's raw weights"))
+    k = number_of(result, "pareto_k")
+    if k is not None:
+        rows.append(("Pareto k", f"{k:.2f}", "of the same weights; above 0.7 they are not to be relied on"))
+    rows.append(("log Z", *_log_z_text(result)))
+    rows.append(("wall time", DASH if seconds is None else duration_text(seconds), str(result.get("device") or "")))
+    return rows
+
+
+def _log_z_text(result: dict[str, Any]) -> tuple[str, str]:
+    log_z, error, exact = (number_of(result, name) for name in ("log_z", "log_z_error", "log_z_exact"))
+    if log_z is None:
+        return DASH, "" if exact is None else f"exact {exact:.3f}"
+    text = f"{log_z:.3f}" + ("" if error is None else f" ± {error:.3f}")
+    if exact is None:
+        return text, "estimate and standard error"
+    gap = log_z - exact
+    sigmas = f", {abs(gap) / error:.1f} standard errors" if error else ""
+    return text, f"exact {exact:.3f}; off by {gap:+.3f}{sigmas}"
+
+
+def _fitting(ledger: dict[str, Any]) -> dict[str, int]:
+    """The stages that fitting pays for."""
+    return {stage: count for stage, count in (ledger.get("points") or {}).items() if stage not in APART}
+
+
+def ledger_rows(result: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Stage, evaluations, their share of fitting, and how many asked for no gradient; the sum of fitting last."""
+    ledger = result.get("ledger") or {}
+    points, value_only, fitting = ledger.get("points") or {}, ledger.get("value_only") or {}, _fitting(ledger)
+    total = sum(fitting.values())
+    rows = [
+        (stage_name(stage), f"{count:,}", f"{count / max(total, 1):.1%}", number_text(value_only.get(stage, 0)))
+        for stage, count in fitting.items()
+    ]
+    if rows:
+        without_gradient = sum(value_only.get(stage, 0) for stage in fitting)
+        rows.append(("fitting", f"{total:,}", "100.0%", number_text(without_gradient)))
+    for stage in APART:
+        if stage in points:
+            without_gradient = number_text(value_only.get(stage, 0))
+            rows.append((f"{stage_name(stage)} (apart)", f"{points[stage]:,}", DASH, without_gradient))
+    return rows
+
+
+def _title(result: dict[str, Any]) -> str:
+    parts = [str(result.get("name") or "run")]
+    parts += [str(result[name]) for name in ("method",) if result.get(name)]
+    parts += [f"seed {result['seed']}"] if result.get("seed") is not None else []
+    return ", ".join(parts)
+
+
+def quality_table(result: dict[str, Any]) -> Table:
+    """Quality against floor, and cost, for a terminal."""
+    from rich.markup import escape
+
+    table = Table(title=escape(_title(result)), title_justify="left", title_style="bold", caption_justify="left")
+    for title in ("metric", "value", "floor", "vs floor", "N"):
+        table.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
+    for row in quality_rows(result):
+        style = "bold red" if row.failure else None
+        table.add_row(escape(row.name), row.value, row.floor, row.versus, row.num_samples, style=style)
+    table.caption = escape("\n".join(_remarks(result)))
+    return table
+
+
+def quality_lines(result: dict[str, Any]) -> list[str]:
+    """The same as plain text, one line a metric."""
+    header = ("metric", "value", "floor", "vs floor", "N")
+    rows = [(r.name, r.value, r.floor, r.versus, r.num_samples) for r in quality_rows(result)]
+    lines = [_title(result)]
+    if rows:
+        widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+        for name, *cells in [header, *rows]:
+            numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join([name.ljust(widths[0]), *numbers]))
+    return lines + _remarks(result)
+
+
+def _remarks(result: dict[str, Any]) -> list[str]:
+    """Cost, failures and warnings, a line each."""
+    lines = [f"{name} {value}" + (f" ({remark})" if remark else "") for name, value, remark in cost_rows(result)]
+    lines += [f"failed: {row.name}: {row.failure}" for row in quality_rows(result) if row.failure]
+    return lines + [f"warning: {warning}" for warning in result.get("warnings") or []]

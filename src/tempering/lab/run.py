@@ -1,0 +1,131 @@
+"""A configuration carried out in a run folder: fit, save, judge, write the result. Resuming is the same call.
+
+Every step leaves a file that marks it done, and a done step is read back, not repeated.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tempering._compat import collected_seldom
+from tempering.lab.evaluation import judge
+from tempering.lab.reference import load_reference
+from tempering.methods.registry import METHODS, check_budget
+from tempering.registry import target_of
+from tempering.runs.config import MetricsConfig, RunConfig
+from tempering.runs.folder import RunFolder
+from tempering.runs.ledger import Ledger
+from tempering.runs.storage import read_json, write_arrays, write_json
+from tempering.sampler import Sampler, has_sampler
+from tempering.sampler.load import load_sampler
+from tempering.targets import ExactTarget, Inner
+from tempering.types import OnEvent, ignore_event
+
+__all__ = ["evaluate_folder", "load_run", "resume", "run"]
+
+_METRICS_KEY = 1_000_000
+"""Folded into the seed's key for metrics, far from any level."""
+
+
+def run(config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+    """Carry out `config` in a new folder; returns the content of result.json."""
+    target = target_of(config)
+    check_budget(config, target.dim)
+    with RunFolder.create(folder, config) as opened:
+        return _carry_out(opened, target, on_event)
+
+
+def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+    """Go on with a folder from its last finished part; a finished run is returned as it is."""
+    with RunFolder.open(folder) as opened:
+        if (opened.path / "result.json").exists():
+            return read_json(opened.path / "result.json")
+        target = target_of(opened.config)
+        opened.log({"event": "resume"})
+        opened.mend()
+        return _carry_out(opened, target, on_event)
+
+
+def load_run(folder: str | Path) -> Sampler:
+    """The trained sampler of a run folder, with its target."""
+    return load_sampler(folder, target_of(RunFolder.read_config(Path(folder))))
+
+
+@collected_seldom()
+def evaluate_folder(
+    folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event
+) -> dict[str, Any]:
+    """Judge a finished sampler again; rewrites result.json.
+
+    Args:
+        folder: of the run. Name, target, method, seed and budget in result.json are its own.
+        config: whose `metrics` to judge by, and nothing else of it counts: a preset's will do; None takes the run's.
+    """
+    with RunFolder.open(folder) as opened:
+        sampler = load_sampler(opened.path, target_of(opened.config))
+        return _judge(opened, sampler, (config or opened.config).metrics, on_event)
+
+
+@collected_seldom()
+def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, Any]:
+    config = folder.config
+    if has_sampler(folder.path):
+        sampler = load_sampler(folder.path, target)
+    else:
+        sampler = METHODS[config.method].fit(
+            target,
+            jax.random.key(config.seed),
+            config.settings,
+            ledger=Ledger(config.budget),
+            store=folder,
+            on_event=on_event,
+        )
+        sampler.save(folder.path)
+        folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
+    return _judge(folder, sampler, config.metrics, on_event)
+
+
+def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_event: OnEvent) -> dict[str, Any]:
+    config = folder.config
+    key = jax.random.fold_in(jax.random.key(config.seed), _METRICS_KEY)
+    trusted, remark = _trusted(config, settings.num_samples, sampler.target)
+    metrics, arrays = judge(sampler, key, settings, on_event, trusted=trusted)
+    write_arrays(folder.path / "evaluation.npz", arrays)
+    folder.log({"event": "judged"})
+    exact = sampler.target.log_z() if isinstance(sampler.target, ExactTarget) else None
+    facts = sampler.facts()
+    result = {
+        "name": config.name,
+        "method": METHODS[config.method].title,
+        "seed": config.seed,
+        "target": {"name": config.target.name, "arguments": config.target.arguments},
+        "dim": sampler.dim,
+        "evaluations": sampler.evaluations,
+        "budget": config.budget,
+        **{name: facts[name] for name in ("ledger", "levels", "log_z", "log_z_error")},
+        **{name: facts[name] for name in ("ess_fraction", "pareto_k", "verdict")},
+        "warnings": [*facts["warnings"], *remark],
+        "log_z_exact": None if exact is None else float(exact),
+        "metrics": metrics,
+        "device": jax.devices()[0].device_kind,
+        **folder.seconds(),
+    }
+    write_json(folder.path / "result.json", result)
+    return result
+
+
+def _trusted(config: RunConfig, num: int, target: Any) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Kept reference samples of a system of particles, twice `num` if there are, and what to say of them."""
+    if not isinstance(target, Inner):
+        return None, ()
+    found = load_reference(config.target, 2 * num) or load_reference(config.target, num)
+    if found is None:
+        return None, (
+            "no reference samples of this system are kept, and draws were compared with none: `tempering reference "
+            f"{config.name} --n {2 * num}` makes them, and `tempering evaluate` with this folder judges again",
+        )
+    if not found.is_converged:
+        return found.positions, ("the reference samples are marked as not converged; metrics against them mislead",)
+    return found.positions, ()

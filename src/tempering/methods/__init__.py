@@ -1,0 +1,1 @@
+"""THE PAPER: the methods, one file each, and the stages that they share."""

@@ -1,0 +1,1 @@
+"""Coordinates of a molecule: dihedrals, Z-matrices, internal coordinates."""

@@ -1,0 +1,1 @@
+"""Figures of a fit, for people: levels, ladder, marginals, weights, configurations."""

@@ -1,6 +1,0 @@
-"""A run folder -> tables, figures, one self-contained HTML page. Reads files only: no density is evaluated here."""
-
-from tempering.report.make import FIGURES, make_report
-from tempering.report.tables import quality_lines, quality_table
-
-__all__ = ["FIGURES", "make_report", "quality_lines", "quality_table"]

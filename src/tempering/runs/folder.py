@@ -1,0 +1,228 @@
+"""A run's folder: what is written where, one process at a time, and nothing half.
+
+config.json         the expanded configuration            levels/NN/buffer.npz   samples of a level and the one before
+environment.json    versions, devices, platform           levels/NN/model.npz    their denoisers
+stats.jsonl         one line an event                     sampler.{json,npz}     the trained sampler
+result.json         account, quality, floors              figures/, report.html  pictures and tables
+"""
+
+import fcntl
+import json
+import math
+import os
+import platform
+import time
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tempering.errors import RunFolderError
+from tempering.runs.config import RunConfig, config_from_dict, config_to_dict
+from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays, write_json
+
+__all__ = ["RunFolder", "environment"]
+
+_FORMAT = "tempering run 1"
+_NOTE = "note.json"
+
+
+def environment() -> dict[str, Any]:
+    """Versions, devices and platform: what a figure depends on besides its seed."""
+    packages = ("tempering", "jax", "jaxlib", "equinox", "optax", "diffrax", "numpy", "scipy")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "num_cores": os.cpu_count(),
+        "devices": [device.device_kind for device in jax.devices()],
+        "versions": versions,
+    }
+
+
+class RunFolder:
+    """The store of a run. Holds a lock while open, so that two processes cannot share a folder."""
+
+    def __init__(self, path: Path, lock_file, config: RunConfig):
+        self.path, self.config = path, config
+        self._lock_file = lock_file
+        self._started = time.monotonic()
+
+    @classmethod
+    def create(cls, path: str | Path, config: RunConfig) -> "RunFolder":
+        """A new folder for `config`. An existing folder is taken only if it is empty.
+
+        Raises:
+            RunFolderError: if the folder holds anything, is in use, or cannot be made.
+        """
+        path = as_path(path)
+        if path.exists() and not path.is_dir():
+            raise RunFolderError(f"{path} is a file; choose a folder for the run")
+        _require_empty(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"cannot make {path}: {error.strerror}; choose a folder you may write to") from error
+        folder = cls(path, _lock(path), config)
+        try:
+            _require_empty(path)  # again: another process may have come and gone before the lock was ours
+            _sweep(path)
+            write_json(path / "config.json", {"format": _FORMAT, "config": config_to_dict(config)})
+            write_json(path / "environment.json", environment())
+            folder.log({"event": "start"})
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        """An existing run's folder, to go on with it or to read it.
+
+        Raises:
+            RunFolderError: if it is missing, foreign, damaged or in use.
+        """
+        path = as_path(path)
+        if not path.is_dir():
+            raise RunFolderError(f"{path} is not a folder; give the folder of a run")
+        if not (path / "config.json").exists():
+            raise RunFolderError(f"{path} holds no config.json; it is not the folder of a run")
+        config = cls.read_config(path)
+        lock_file = _lock(path)
+        _sweep(path)
+        return cls(path, lock_file, config)
+
+    @staticmethod
+    def read_config(path: Path) -> RunConfig:
+        """The configuration in the folder, without taking the lock."""
+        content = read_json(as_path(path) / "config.json")
+        if content.get("format") != _FORMAT:
+            raise RunFolderError(f"{path} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
+        return config_from_dict(content.get("config"))
+
+    def mend(self) -> None:
+        """Write what is missing where a run was killed between its configuration and its first part."""
+        if not (self.path / "environment.json").exists():
+            write_json(self.path / "environment.json", environment())
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock_file.close()
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _place(self, level: int, part: str) -> Path:
+        return self.path / "levels" / f"{level:02d}" / f"{part}.npz"
+
+    def load(self, level: int, part: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """A finished part, or None."""
+        place = self._place(level, part)
+        if not place.exists():
+            return None
+        arrays = read_arrays(place)
+        try:
+            note = json.loads(str(arrays.pop(_NOTE)))
+        except (KeyError, ValueError) as error:
+            raise RunFolderError(f"{place} is no part of a run; delete it and resume") from error
+        return arrays, note
+
+    def save(self, level: int, part: str, arrays: dict[str, np.ndarray], note: dict[str, Any]) -> None:
+        """Arrays and note in one file, so that a kill leaves both or neither."""
+        write_arrays(self._place(level, part), {**arrays, _NOTE: np.array(json.dumps(note))})
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """Append a line to stats.jsonl with the seconds since this process opened the folder.
+
+        Raises:
+            RunFolderError: if the disk is full or the file cannot be written; what is finished stays finished.
+        """
+        line = json.dumps({"seconds": round(time.monotonic() - self._started, 3), **entry})
+        place = self.path / "stats.jsonl"
+        try:
+            with open(place, "ab+") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(end - 1, 0))
+                # A line cut short by a kill or a full disk must not be joined by the next one.
+                is_whole = file.read(1) in (b"", b"\n")
+                file.write((b"" if is_whole else b"\n") + line.encode() + b"\n")
+        except OSError as error:
+            raise RunFolderError(
+                f"could not write {place}: {error.strerror or error}; free space and resume: finished parts are kept"
+            ) from error
+
+    def seconds(self) -> dict[str, float | None]:
+        """Wall time over all processes that worked on the folder, until the fit was done and until now.
+
+        Each process counts from 0, beginning with a start or resume line. A line that is cut short or damaged is
+        skipped: times are all that is lost with it.
+        """
+        place = self.path / "stats.jsonl"
+        lines = place.read_bytes().splitlines() if place.is_file() else []
+        total, last, fitted = 0.0, 0.0, None
+        for entry in filter(None, map(_entry, lines)):
+            if entry.get("event") in ("start", "resume"):
+                total, last = total + last, 0.0
+            last = max(last, entry["seconds"])
+            if entry.get("event") == "fitted":
+                fitted = round(total + last, 3)
+        return {"fit_seconds": fitted, "wall_seconds": round(total + last, 3)}
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """A line of stats.jsonl whose seconds are a number, or None."""
+    try:
+        entry = json.loads(line)
+        seconds = float(entry["seconds"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return {**entry, "seconds": seconds} if math.isfinite(seconds) else None
+
+
+def _require_empty(path: Path) -> None:
+    if path.is_dir() and not all(_is_leftover(entry.name) for entry in path.iterdir()):
+        remedy = "`tempering resume` goes on with it" if (path / "config.json").exists() else "it is not a run's"
+        raise RunFolderError(f"{path} is not empty ({remedy}); choose another folder, nothing is overwritten")
+
+
+def _is_leftover(name: str) -> bool:
+    """What a process leaves in a new folder when it is killed before the configuration is written."""
+    return name == ".lock" or (name.startswith(".config.json.") and name.endswith(".tmp"))
+
+
+def _sweep(path: Path) -> None:
+    """Delete halves of files that killed processes left: they would fill the disk. Whoever holds the lock owns them.
+
+    Not those of figures and report, which are written without the lock.
+    """
+    for place in (path, *path.glob("levels/*")):
+        for left in place.glob(".*.tmp"):
+            name, _, number = left.name[1 : -len(".tmp")].rpartition(".")
+            if number.isdigit() and Path(name).suffix in (".npz", ".json"):
+                with suppress(OSError):
+                    left.unlink()
+
+
+def _lock(path: Path):
+    """An exclusive lock that the system drops with the process, however it ends."""
+    try:
+        file = open(path / ".lock", "a")  # held until the folder is closed
+    except OSError as error:
+        raise RunFolderError(f"cannot write in {path}: {error.strerror}; choose a folder you may write to") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise RunFolderError(f"{path} is in use by another process; wait for it or choose another folder") from error
+    return file

@@ -1,0 +1,71 @@
+"""What was evaluated, how often, by which stage. Consumes counts, produces the account; it holds no arrays.
+
+The ledger counts points, not calls: a batch of B points is B evaluations, and value and gradient together count
+once. Every stage knows its cost before it starts, so a budget is checked first and is never exceeded.
+Evaluations spent on metrics are recorded apart and do not count against the budget.
+"""
+
+from dataclasses import dataclass, field
+
+from tempering.errors import BudgetError
+
+__all__ = ["APART", "STAGES", "Ledger", "stage_name"]
+
+STAGES = ("pilot", "initial_pt", "importance_weights", "refinement", "final_weights", "sampling", "metrics")
+"""Every stage that may evaluate the target. `sampling` is `sample_weighted` after training; `metrics` stands apart."""
+
+APART = ("sampling", "metrics")
+"""Stages that fitting does not pay for."""
+
+
+def stage_name(stage: str) -> str:
+    """A stage of the ledger in words."""
+    return {"initial_pt": "initial PT"}.get(stage, stage.replace("_", " "))
+
+
+@dataclass
+class Ledger:
+    """An exact account of target evaluations by stage.
+
+    Args:
+        budget: the most evaluations that fitting may spend (`sampling` and `metrics` excluded); None means no limit.
+        points: evaluations so far, by stage.
+        value_only: those of `points` that asked for no gradient.
+    """
+
+    budget: int | None = None
+    points: dict[str, int] = field(default_factory=dict)
+    value_only: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Evaluations that fitting has spent: every stage but `sampling` and `metrics`."""
+        return sum(count for stage, count in self.points.items() if stage not in APART)
+
+    def spend(self, stage: str, num_points: int, *, with_gradient: bool = True) -> None:
+        """Record `num_points` evaluations of `stage`, *before* they are made.
+
+        Raises:
+            BudgetError: if they would exceed the budget; nothing is recorded then.
+        """
+        if stage not in STAGES:
+            raise KeyError(f"unknown ledger stage {stage!r}; the stages are {', '.join(STAGES)}")
+        if num_points < 0:
+            raise ValueError(f"a stage cannot give evaluations back: {stage} asked for {num_points}")
+        if self.budget is not None and stage not in APART and self.total + num_points > self.budget:
+            raise BudgetError(
+                f"stage {stage!r} needs {num_points:,} evaluations, but {self.total:,} of the budget of "
+                f"{self.budget:,} are spent; raise `budget` or lower the plan (fewer chains, steps or levels)"
+            )
+        self.points[stage] = self.points.get(stage, 0) + num_points
+        if not with_gradient:
+            self.value_only[stage] = self.value_only.get(stage, 0) + num_points
+
+    def as_dict(self) -> dict:
+        """A JSON-ready copy; `from_dict` restores it."""
+        return {"budget": self.budget, "points": dict(self.points), "value_only": dict(self.value_only)}
+
+    @classmethod
+    def from_dict(cls, record: dict) -> "Ledger":
+        """The ledger that `as_dict` described."""
+        return cls(record["budget"], dict(record["points"]), dict(record["value_only"]))

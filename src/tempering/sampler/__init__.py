@@ -1,0 +1,5 @@
+"""WHAT COMES BACK: the trained sampler, how it is loaded, and whether it can be trusted."""
+
+from tempering.sampler.sampler import FORMAT, Sampler, has_sampler
+
+__all__ = ["FORMAT", "Sampler", "has_sampler"]

@@ -1,0 +1,125 @@
+"""Mass that a model does not cover, seen from samples that do not come from it.
+
+Importance weights of a model's own draws cannot see a mode that it never draws. Samples of hotter levels can: they are
+weighted to a colder one by log densities that were paid for, and log p - log q at each says whether the model would
+ever have drawn it. No evaluation of the target.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.buffer import Buffer, reweighted
+from tempering.guidance.choose import NUM_JUDGED
+from tempering.types import Array, Float, Key
+from tempering.weights.resampling import indices_by_weight
+
+__all__ = ["coverage", "hidden_mass"]
+
+LogProbFn = Callable[[Key, Float[Array, "point dim"]], Float[Array, " point"]]
+"""Normalised log densities of a model, which may need a key to estimate them."""
+
+_LEAST_ESS = 30.0
+"""Effective samples that a level must keep at the colder one to say anything."""
+_LEAST_LIMIT, _MARGIN = np.log(10.0), np.log(2.0)
+"""A point is hidden if its weight is twice the largest of the model's own draws, and twenty times the mean."""
+
+
+def hidden_mass(log_ratios: np.ndarray, weights: np.ndarray, own_log_ratios: np.ndarray) -> tuple[float, float, int]:
+    """The mass where log p - log q is beyond everything that the model's own draws have, with its standard error.
+
+    Args:
+        log_ratios: log p - log q - log Z at points that do not come from q; +inf or NaN where q vanishes.
+        weights: of these points as draws of p.
+        own_log_ratios: the same quantity at draws of q.
+
+    Returns:
+        The share, its standard error, and the number of points behind it.
+    """
+    weights = np.asarray(weights, np.float64) / np.sum(weights)
+    own = np.asarray(own_log_ratios, np.float64)
+    limit = max(np.max(own[np.isfinite(own)], initial=-np.inf), _LEAST_LIMIT) + _MARGIN
+    is_hidden = ~(np.asarray(log_ratios, np.float64) <= limit)  # NaN is hidden too
+    share = float(np.sum(weights[is_hidden]))
+    error = float(np.sqrt(np.sum((weights * (is_hidden - share)) ** 2)))
+    return share, error, int(np.sum(is_hidden & (weights > 0)))
+
+
+def coverage(
+    key: Key,
+    log_prob_fn: LogProbFn,
+    evidence: tuple[tuple[Buffer, Float[Array, ""]], ...],
+    own_log_weights: Float[Array, " particle"],
+    beta: Float[Array, ""],
+) -> dict[str, Any]:
+    """What samples of hotter levels say of a model at `beta`.
+
+    Looked at are the coldest level that keeps enough samples there, and the coldest whose samples came from chains,
+    which owe nothing to any model.
+
+    Args:
+        log_prob_fn: log density of the model.
+        evidence: buffers with their betas, hottest first.
+        own_log_weights: raw log weights of the model's own draws.
+        beta: of the model's level.
+
+    Returns:
+        `num_evidence` effective points, `hidden_share`, `hidden_error` and `num_hidden` of the worse level, and
+        `predicted_ess_fraction` of the model's weights; only `num_evidence` where there is too little to say more.
+    """
+    cold = []
+    for buffer, beta_then in evidence:
+        there = reweighted(buffer, beta_then, beta)
+        ess = float(1.0 / np.sum(np.asarray(there.weight, np.float64) ** 2))
+        if ess >= _LEAST_ESS:
+            cold.append((there, ess))
+    own = np.asarray(own_log_weights, np.float64)
+    if not cold or not np.any(own > -np.inf):
+        return {"num_evidence": 0.0}
+    highest = np.max(own)
+    log_z = highest + np.log(np.mean(np.exp(own - highest)))
+    chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] == 0]
+    chosen = [cold[-1], *(pair for pair in chains[-1:] if pair is not cold[-1])]
+    keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
+    found = [
+        _judge(k, log_prob_fn, at_beta, ess, own, log_z, beta) for k, (at_beta, ess) in zip(keys, chosen, strict=True)
+    ]
+    return max(found, key=lambda numbers: numbers["hidden_share"])
+
+
+def _judge(
+    key: Key,
+    log_prob_fn: LogProbFn,
+    buffer: Buffer,
+    ess: float,
+    own: np.ndarray,
+    log_z: float,
+    beta: Float[Array, ""],
+) -> dict[str, Any]:
+    key_pick, key_density = jax.random.split(key)
+    # The same number of rows whatever was picked, so that one compilation serves every level.
+    picked, position, log_density = _pick(key_pick, buffer, beta)
+    log_ratios = np.asarray(log_density - log_prob_fn(key_density, position), np.float64) - log_z
+    unique, first, counts = np.unique(np.asarray(picked), return_index=True, return_counts=True)
+    share, error, num = hidden_mass(log_ratios[first], counts, own - log_z)
+    finite = log_ratios[np.isfinite(log_ratios)]
+    up, down = (np.logaddexp.reduce(sign * finite) - np.log(max(1, finite.size)) for sign in (1.0, -1.0))
+    predicted = float(np.exp(-up - down)) if finite.size == log_ratios.size else 0.0
+    return {
+        "num_evidence": min(ess, float(unique.size)),
+        "hidden_share": share,
+        "hidden_error": error,
+        "num_hidden": num,
+        "predicted_ess_fraction": predicted,
+    }
+
+
+@jax.jit
+def _pick(key: Key, buffer: Buffer, beta: Float[Array, ""]) -> tuple[Array, Array, Array]:
+    """Indices of samples in proportion to their weights, where they are, and their log densities at beta."""
+    # A share of one in a hundred shows as five of them.
+    picked = indices_by_weight(key, jnp.log(buffer.weight), NUM_JUDGED, "systematic")
+    return picked, buffer.position[picked], buffer.states().tempered(beta)[picked]

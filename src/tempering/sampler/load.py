@@ -1,0 +1,92 @@
+"""A sampler read back from its folder: arrays and JSON in, a `Sampler` out. Nothing in the folder is executed."""
+
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tempering.adapters.structure import Structure, read_structure
+from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
+from tempering.diffusion.networks import make_network
+from tempering.errors import RunFolderError
+from tempering.registry import chart_from
+from tempering.runs.ledger import Ledger
+from tempering.runs.records import LevelRecord
+from tempering.runs.storage import read_arrays, read_json, tree_from
+from tempering.sampler import FORMAT, Sampler
+from tempering.settings import Network, Sampling
+from tempering.transforms.centred import Centred
+
+__all__ = ["load_sampler", "model_like"]
+
+
+def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
+    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
+
+    def build() -> DiffusionModel:
+        vector, number = jnp.zeros((dim,)), jnp.zeros(())
+        denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector, number)
+        levels = NoiseLevels(number, number, number, number, number, distribution)
+        return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
+
+    return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
+
+
+def load_sampler(folder: str | Path, target: Any = None, structure: Structure | None = None) -> Sampler:
+    """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
+
+    Args:
+        target: the density in the model's coordinates; its `chart` and `structure` count where the folder does not
+            hold them, which it cannot for a NumPyro model.
+        structure: of the tree of parameters, where the folder does not hold it.
+
+    Raises:
+        RunFolderError: if the folder is not a sampler's, or is damaged.
+        SettingsError: if the chart or structure is missing, or another one than was saved.
+    """
+    folder = Path(folder)
+    facts = read_json(folder / "sampler.json")
+    if facts.get("format") != FORMAT:
+        raise RunFolderError(f"{folder} holds format {facts.get('format')!r}; this version reads {FORMAT!r}")
+    try:
+        return _restored(folder, facts, target, structure)
+    except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
+        raise RunFolderError(
+            f"{folder / 'sampler.json'} lacks what this version reads, or has it otherwise ({error!r}); it belongs to "
+            "another version: fit again"
+        ) from error
+
+
+def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
+    network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
+    geometry, dim = facts.get("geometry"), facts["dim"]  # older files have no geometry, chart or structure
+    chart = chart_from(facts.get("chart"), dim, target) if geometry is None else Centred(**geometry)
+    dim = dim if chart is None else chart.dim
+    if target is not None and target.dim != dim:
+        raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
+    model = tree_from(model_like(dim, network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz"))
+    return Sampler(
+        model=model,
+        target=target,
+        method=facts["method"],
+        network=network,
+        sampling=Sampling(**facts["sampling"]),
+        levels=[LevelRecord.from_dict(record) for record in facts["levels"]],
+        ledger=Ledger.from_dict(facts["ledger"]),
+        log_z=facts["log_z"],
+        log_z_error=facts["log_z_error"],
+        ess_fraction=facts["ess_fraction"],
+        pareto_k=facts.get("pareto_k"),  # older files have none
+        warnings=tuple(facts["warnings"]),
+        checks=facts.get("checks", {}),  # older files have none
+        chart=chart,
+        structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
+        folder=folder,
+    )
+
+
+def _tupled(value: Any) -> Any:
+    """Lists, which JSON makes of tuples, as tuples again."""
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value

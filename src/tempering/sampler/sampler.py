@@ -1,0 +1,396 @@
+"""What every method gives back: a trained diffusion model with its target, its account and its quality."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.diffusion import DiffusionModel
+from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.runs.exports import check_place, named_arrays, write_draws
+from tempering.runs.ledger import Ledger
+from tempering.runs.records import LevelRecord, finite_or_none, level_table
+from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
+from tempering.sampler.diagnosis import Verdict, diagnose
+from tempering.settings import Network, Sampling, require, require_count, require_flag, require_seed
+from tempering.transforms import Chart, embed_rows, restrict_rows
+from tempering.transforms.centred import Centred
+from tempering.types import Array, Float
+from tempering.weights.hilbert import resample
+from tempering.weights.metropolis import equally_weighted
+from tempering.weights.weigh import Weighted, weigh
+
+__all__ = ["FORMAT", "Sampler", "has_sampler"]
+
+FORMAT = "tempering sampler 2"
+"""Of sampler.json: what `loading` reads."""
+
+_DRAWS_A_POINT = 2
+"""Of `sample_even`."""
+_MOST_DRAWS = 2**31 - 1
+"""Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
+
+
+@dataclasses.dataclass
+class Sampler:
+    """A trained sampler.
+
+    Args:
+        model: the diffusion model at T = 1.
+        target: the density, or None after loading without one; all draws but those of `sample` need it.
+        method: name of the method that made it.
+        network, sampling: the settings that rebuild and run the model.
+        levels: one record a level, hottest first.
+        ledger: every evaluation made, by stage.
+        log_z: estimate of log Z at T = 1; `log_z_error` its standard error.
+        ess_fraction: of the final model's raw weights on `num_final_draws` draws.
+        pareto_k: shape of those weights' upper tail (`pareto.pareto_k`); above 0.7 they are not to be relied on. None
+            where it was not measured or has no finite value.
+        warnings: what a user should know before trusting the draws.
+        checks: more numbers that `diagnose` looks at: of the pilot, of the final draws, of what the model covers.
+        chart: from the coordinates that the model works in to those of the user: of constrained supports, or of centred
+            particles; None where they are the same.
+        structure: what makes of a row of the user's coordinates the user's own tree of arrays; None for plain rows.
+        folder: where it was saved or loaded from; `plot` looks there for the samples of the levels.
+    """
+
+    model: DiffusionModel
+    target: Any
+    method: str
+    network: Network
+    sampling: Sampling
+    levels: list[LevelRecord]
+    ledger: Ledger
+    log_z: float | None = None
+    log_z_error: float | None = None
+    ess_fraction: float | None = None
+    pareto_k: float | None = None
+    warnings: tuple[str, ...] = ()
+    checks: dict[str, Any] = dataclasses.field(default_factory=dict)
+    chart: Chart | None = None
+    structure: Any = None
+    folder: Path | None = None
+
+    @property
+    def dim(self) -> int:
+        """Dimension of a draw."""
+        return self.model.prior.location.shape[0] if self.chart is None else self.chart.full_dim
+
+    @property
+    def geometry(self) -> Centred | None:
+        """Of particles, where these are what is sampled."""
+        return self.chart if isinstance(self.chart, Centred) else None
+
+    def outer(self, points: Float[Array, "particle dim"]) -> np.ndarray:
+        """Points in the model's coordinates as rows of the user's: within the supports, or centred configurations."""
+        return np.asarray(points if self.chart is None else embed_rows(self.chart, points))
+
+    def _seen(self, points: Float[Array, "particle dim"]) -> Any:
+        """Points in the model's coordinates as a user sees them: rows, or a tree of arrays with that axis first."""
+        rows = self.outer(points)
+        return rows if self.structure is None else self.structure.restore(rows)
+
+    @property
+    def evaluations(self) -> int:
+        """Target evaluations that fitting spent; `ledger.points` has them by stage."""
+        return self.ledger.total
+
+    def _key(self, seed: int) -> Array:
+        require_seed("seed", seed)
+        return jax.random.key(int(seed))
+
+    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> Any:
+        """Independent draws at no target evaluation.
+
+        Args:
+            num: how many.
+            seed: the same seed gives the same draws; draw i does not depend on `num`.
+            solver: heun, euler, adaptive, churn or sde; None takes that of the fit for draws that nobody weighs
+                (`sampling.raw_solver`), which may be another than the one whose draws `sample_weighted` weighs.
+
+        Returns:
+            An array of axes (num, dim); a tree of arrays with `num` as their first axis where the density takes a tree.
+        """
+        require_count("num", num, most=_MOST_DRAWS)
+        sampling = self.sampling.raw
+        is_own = solver is None or (isinstance(solver, str) and solver == sampling.solver)
+        if not is_own:
+            sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
+        draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
+        return self._seen(draws)
+
+    def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
+        """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
+
+        The weights are not normalised: the log of their mean estimates log Z, and
+        `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
+
+        Args:
+            num, seed: as for `sample`.
+            is_quasi_random: start from scrambled Sobol points, which cover the space of noise evenly, and the draws the
+                target. Means over all of them are as unbiased as before and, in few dimensions, may be much closer;
+                they gain most where `num` is a power of two. The draws are not independent: errors by the usual
+                formulas do not hold, a part of them is no better than as many others, and draw i depends on `num`.
+        """
+        require_flag("is_quasi_random", is_quasi_random)
+        weighted = self._weighted(num, seed, is_quasi_random=is_quasi_random)
+        return self._seen(weighted.states.position), np.asarray(weighted.log_weights)
+
+    def sample_exact(self, num: int, *, seed: int = 0) -> Any:
+        """Equally weighted draws of the target: num evaluations, entered in the ledger as sampling.
+
+        The draws of `sample_weighted` become the proposals of independent Metropolis chains
+        (`polish.independent_metropolis`), which leave the target invariant; each starts from a draw taken by weight,
+        whose bias vanishes as 1 / num. Resampling all of them would be biased as a whole. A method of its own, not an
+        option of `sample_weighted`: there are no weights to hand back. For expectations the weights are the better
+        choice: they use every draw, whereas here the repeats that a low ESS brings are noise.
+
+        Returns:
+            Draws as those of `sample`, in the chains' order: neighbours are correlated and a draw may repeat.
+
+        Raises:
+            DensityError: if the density is not there, or if no draw has a positive weight.
+        """
+        weighted = self._weighted(num, seed)
+        if not bool(jnp.any(weighted.log_weights > -jnp.inf)):
+            raise DensityError(
+                f"none of the {num} draws has a usable density, so that no chain can start; draw more, or train longer"
+            )
+        return self._seen(weighted.states.position[equally_weighted(self._key(seed), weighted.log_weights)])
+
+    def sample_even(self, num: int, *, seed: int = 0, num_draws: int | None = None) -> Any:
+        """Equally weighted points that cover the target evenly: `num_draws` evaluations, entered as sampling.
+
+        Quasi-random draws with weights (`sample_weighted`), resampled along a Hilbert curve (`tp.resample`). Means over
+        all points are nearly as close as over the weighted draws: in few dimensions much closer than over as many
+        independent points of the target. The points are not independent, and a part of them is no better than as many
+        others. With a low effective share points repeat; `sample_exact` is the better choice then.
+
+        Args:
+            num, seed: as for `sample`.
+            num_draws: that the points are made of; None takes two a point.
+
+        Raises:
+            DensityError: if the density is not there, or if no draw has a positive weight.
+        """
+        require_count("num", num, most=_MOST_DRAWS)
+        if num_draws is None:
+            num_draws = min(_DRAWS_A_POINT * int(num), _MOST_DRAWS)
+        require_count("num_draws", num_draws, most=_MOST_DRAWS)
+        draws, log_weights = self.sample_weighted(num_draws, seed=seed, is_quasi_random=True)
+        return resample(draws, log_weights, int(num), seed=int(seed))
+
+    def _weighted(self, num: int, seed: int, *, is_quasi_random: bool = False) -> Weighted:
+        require_count("num", num, most=_MOST_DRAWS)
+        if self.target is None:
+            raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
+        draws, log_q = self.model.draw(
+            self._key(seed), int(num), self.sampling, with_density=True, is_quasi_random=is_quasi_random
+        )
+        return weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+
+    def log_prob(self, x: Any, *, seed: int = 0) -> np.ndarray:
+        """Normalised log density of the sampler at one point or at many. No target evaluation.
+
+        For churn it is that of Heun's solver, without the kicks: a given point has no path.
+        `seed` matters only where the divergence is estimated with random probes. The density is one of the user's
+        coordinates: log q(y) - log |det dx/dy| within the support (of the first K - 1 entries on a simplex), -inf
+        outside. That of a configuration of particles is that of the centred one, by the volume of their subspace.
+
+        Args:
+            x: (dim,) or (n, dim); a tree of one point or of many, where draws are trees.
+        """
+        points = self._rows_of(x)
+        if points.shape[0] == 0:
+            return np.zeros(points.shape[:-1], np.float32)
+        rows = points.reshape((-1, self.dim))
+        if self.chart is None:
+            values = self.model.log_prob(self._key(seed), rows, self.sampling)
+        else:
+            inner, log_volume, is_inside = restrict_rows(self.chart, rows)
+            values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
+            values = jnp.where(is_inside, values, -jnp.inf)
+        return np.asarray(values.reshape(points.shape[:-1]))
+
+    def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:
+        if self.structure is not None:
+            return jnp.asarray(self.structure.flatten(x, "x"))
+        try:
+            given = np.asarray(x)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"x is a {type(x).__name__} that is no array; give numbers") from error
+        if not (jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(given.dtype, jnp.integer)):
+            raise SettingsError(f"x has dtype {given.dtype}; log_prob takes real numbers")
+        points = jnp.asarray(given, jnp.float32)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.dim:
+            raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
+        return points
+
+    def diagnose(self, other: "Sampler | None" = None, *, num: int = 2000, seed: int = 0) -> Verdict:
+        """Whether the draws can be trusted: a verdict in words, to be printed, with what to do next.
+
+        Alone it rests on recorded numbers and costs nothing. With `other`, a fit of the same density with another seed,
+        both samplers' draws are compared as well: `num` evaluations each, entered in their ledgers as sampling.
+        """
+        return diagnose(self, other, num=num, seed=seed)
+
+    def summary(self) -> str:
+        """Evaluations, ESS, log Z and the per-level table, as text."""
+        lines = [f"{self.method} sampler in {self.dim} dimensions", f"evaluations  {self.evaluations:,}"]
+        lines += [f"  {stage:<18} {count:>12,}" for stage, count in self.ledger.points.items()]
+        if self.ess_fraction is not None:
+            lines.append(f"ESS of the final model's raw weights  {self.ess_fraction:.3f}")
+        if self.pareto_k is not None:
+            lines.append(f"Pareto k of the final model's raw weights  {self.pareto_k:.2f}")
+        if self.log_z is not None:
+            error = "" if self.log_z_error is None else f" ± {self.log_z_error:.3f}"
+            lines.append(f"log Z  {self.log_z:.3f}{error}")
+        for record in self.levels:
+            if record.log_z_ratio is not None:
+                error = "" if record.log_z_ratio_error is None else f" ± {record.log_z_ratio_error:.3f}"
+                hottest = self.levels[0].temperature
+                lines.append(
+                    f"log Z(T = {record.temperature:.4g}) - log Z(T = {hottest:.4g})  {record.log_z_ratio:.3f}{error}"
+                    "  by stepping stones"
+                )
+        table = level_table(self.levels)
+        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+        lines += ["", *("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table)]
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines.append(f"{self.diagnose().line()}; `diagnose()` says why")
+        return "\n".join(lines)
+
+    def to_arviz(
+        self,
+        num: int = 2000,
+        *,
+        seed: int = 0,
+        coords: dict[str, Any] | None = None,
+        dims: dict[str, list[str]] | None = None,
+        with_log_prob: bool = False,
+    ) -> Any:
+        """Draws as ArviZ inference data: one chain, variables by name, or x for plain rows.
+
+        Args:
+            num, seed: as for `sample`: the same draws.
+            coords: labels along named dimensions.
+            dims: names of the dimensions of variables; those of a NumPyro model's plates are known.
+            with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
+                target, but a solution of the flow's equation for every draw.
+        """
+        import arviz
+
+        require_flag("with_log_prob", with_log_prob)
+        draws = self.sample(num, seed=seed)
+        named = {("x" if name == "draws" else name): array[None] for name, array in named_arrays(draws).items()}
+        known = {} if self.structure is None else self.structure.dims
+        stats: dict[str, Any] = {"sample_stats": {"log_prob": self.log_prob(draws)[None]}} if with_log_prob else {}
+        return arviz.from_dict(posterior=named, coords=coords, dims={**known, **(dims or {})}, **stats)
+
+    def save_draws(
+        self,
+        path: str | Path,
+        num: int,
+        *,
+        seed: int = 0,
+        weighted: bool = False,
+        is_quasi_random: bool = False,
+        is_even: bool = False,
+    ) -> Path:
+        """Draws as a new file for other programs, by suffix: .npz, .parquet or .nc (`exports.write_draws`).
+
+        Args:
+            path: must not exist; its folder is made.
+            num, seed: as for `sample`: the same draws.
+            weighted: add log weights that make expectations exact; costs one evaluation a draw.
+            is_quasi_random: as for `sample_weighted`, for weighted draws only.
+            is_even: the points of `sample_even` instead, without weights; costs two evaluations a point.
+
+        Raises:
+            SettingsError: for another suffix, or where the package that writes it is not installed.
+            RunFolderError: if the file exists or cannot be written.
+        """
+        place = check_place(path)  # before anything is drawn
+        require_flag("weighted", weighted)
+        require_flag("is_quasi_random", is_quasi_random)
+        allowed = "False without weights: draws that nobody weighs are independent"
+        require(weighted or not is_quasi_random, "is_quasi_random", is_quasi_random, allowed)
+        require_flag("is_even", is_even)
+        require(not (is_even and weighted), "is_even", is_even, "False with weights: even points have none")
+        if is_even:
+            return write_draws(place, self.sample_even(num, seed=seed), None)
+        if not weighted:
+            return write_draws(place, self.sample(num, seed=seed), None)
+        return write_draws(place, *self.sample_weighted(num, seed=seed, is_quasi_random=is_quasi_random))
+
+    def plot(self, folder: str | Path | None = None, *, num: int = 2000, seed: int = 0) -> dict[str, Any]:
+        """Figures for people: level table, rates along the ladder, marginals, energies by level, tail of the weights.
+
+        With a density `num` draws are weighted: as many evaluations, entered in the ledger as sampling. Without one the
+        draws are shown as they are. Samples by level are those of the run folder, where `fit(out=…)` made one.
+
+        Args:
+            folder: where to write them as PNG files; None writes none.
+            num, seed: of the draws shown.
+
+        Returns:
+            Matplotlib figures by name: levels, ladder, marginals (of particles and molecules distances and
+            configurations), level_energies, weights, training; without those that there are no numbers for.
+        """
+        from tempering.plots.sampler_figures import SamplerContents, figures_folder, sampler_figures, write_figures
+
+        place = None if folder is None else figures_folder(folder)  # before anything is drawn
+        if self.target is None:
+            draws, log_weights = self.sample(num, seed=seed), None
+        else:
+            draws, log_weights = self.sample_weighted(num, seed=seed)
+        figures = sampler_figures(
+            SamplerContents(self.facts(), draws, log_weights, self._seen, self.folder, self.geometry)
+        )
+        if place is not None:
+            write_figures(figures, place)
+        return figures
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but the arrays, JSON-ready."""
+        return {
+            "format": FORMAT,
+            "method": self.method,
+            "dim": self.dim,
+            "geometry": None if self.geometry is None else self.geometry.as_dict(),
+            "chart": None if self.chart is None or self.geometry is not None else self.chart.as_dict(),
+            "structure": None if self.structure is None else self.structure.as_dict(),
+            "network": dataclasses.asdict(self.network),
+            "sampling": dataclasses.asdict(self.sampling),
+            "noise_distribution": self.model.levels.distribution,
+            "levels": [record.as_dict() for record in self.levels],
+            "ledger": self.ledger.as_dict(),
+            "log_z": None if self.log_z is None else finite_or_none(self.log_z),
+            "log_z_error": None if self.log_z_error is None else finite_or_none(self.log_z_error),
+            "ess_fraction": self.ess_fraction,
+            "pareto_k": None if self.pareto_k is None else finite_or_none(self.pareto_k),
+            "warnings": list(self.warnings),
+            "checks": self.checks,
+            "verdict": self.diagnose().as_dict(),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `sampler.npz` and `sampler.json`; `tp.load` reads them. The density itself is not stored.
+
+        `sampler.json` is written last and marks a complete sampler: a folder that has it is not overwritten.
+        """
+        folder = as_path(folder)
+        if has_sampler(folder):
+            raise RunFolderError(f"{folder} already holds a sampler; choose a new folder, nothing is overwritten")
+        write_arrays(folder / "sampler.npz", arrays_of(self.model))
+        write_json(folder / "sampler.json", self.facts())
+        self.folder = folder
+        return folder
+
+
+def has_sampler(folder: Path) -> bool:
+    """Whether a whole sampler is there: whoever finds one of its files damaged may delete it and resume."""
+    return all((folder / name).exists() for name in ("sampler.json", "sampler.npz"))

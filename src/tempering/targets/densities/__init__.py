@@ -1,0 +1,1 @@
+"""Densities with exact facts, one file each: Gaussians, mixtures, many wells, particles."""
