@@ -28,11 +28,11 @@ from tempering.molecules.alanine import ALPHA_CARBON, PHI, PSI
 from tempering.molecules.coordinates.internal import InternalChart
 from tempering.molecules.coordinates.zmatrix import zmatrix_of
 from tempering.molecules.system.record import Atom, MoleculeRecord, Term
-from tempering.registry import make_target
+from tempering.registry import chart_from, make_target
 from tempering.runs.config import RunConfig, TargetConfig
 from tempering.settings import Initial, Ladder
 from tempering.targets import Inner, Target
-from tempering.transforms import Chart, read_chart
+from tempering.transforms import Chart
 
 CHAIN = ((0, 1), (1, 2), (2, 3))
 BRANCHED = ((0, 1), (1, 2), (1, 3), (3, 4), (3, 5), (3, 6))
@@ -341,15 +341,15 @@ def test_alanine_by_name_and_from_files():
     config = RunConfig("test", "", TargetConfig("aldp_internal"), "ptsd", tiny_ptsd())
     assert target_of(config).dim == 67
     stored = json.loads(json.dumps(target.chart.as_dict()))
-    assert read_chart(stored, 66) == target.chart and read_chart(stored, 66, target) == target.chart
+    assert chart_from(stored, 66) == target.chart and chart_from(stored, 66, target) == target.chart
     with pytest.raises(SettingsError, match="not those of the target"):
-        read_chart(stored, 66, make_target("aldp_internal"))
+        chart_from(stored, 66, make_target("aldp_internal"))
     lengths = stored["scales"]["lengths"]
     lengths[0] *= 1 + 1e-15  # what was fitted on a GPU is loaded on a CPU
-    assert read_chart(stored, 66, target).scales.lengths == tuple(lengths)
+    assert chart_from(stored, 66, target).scales.lengths == tuple(lengths)
     lengths[0] *= 1 + 1e-4
     with pytest.raises(SettingsError, match="not those of the target"):
-        read_chart(stored, 66, target)
+        chart_from(stored, 66, target)
     with pytest.raises(RunFolderError, match="another version"):
         read_chart({"name": "internal", "root": 0}, 66)
 

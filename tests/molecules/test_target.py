@@ -8,8 +8,9 @@ import pytest
 from support.molecules import case, with_terms
 from support.tiny import quick_compilation
 from tempering.errors import SettingsError
-from tempering.molecules import MoleculeTarget, alanine_dipeptide, energy, from_openmm, reflect, signed_volumes
+from tempering.molecules import MoleculeTarget, alanine_dipeptide, from_openmm, reflect, signed_volumes
 from tempering.molecules.alanine import ALPHA_CARBON
+from tempering.molecules.system import energy
 from tempering.registry import make_target
 from tempering.targets import evaluate, in_inner_coordinates
 

@@ -11,7 +11,7 @@ from support.tiny import quick_compilation
 from tempering.errors import BudgetError
 from tempering.kernels import HMC, MALA
 from tempering.parallel_tempering import heat
-from tempering.parallel_tempering import pilot as pilot_module
+from tempering.parallel_tempering.pilot import heat as pilot_module
 from tempering.parallel_tempering.pilot.heat import planned_evaluations
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS
 from tempering.runs.ledger import Ledger

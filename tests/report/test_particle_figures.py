@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tempering.lab.metrics import MetricError
+from tempering.errors import SettingsError
 from tempering.lab.metrics.particles import distance_tvd
 from tempering.lab.report import FIGURES, make_report
 from tempering.lab.report.contents import read_contents
@@ -134,7 +134,7 @@ def test_lost_draws_are_shown_as_such():
 
 
 def test_draws_of_another_size_are_refused():
-    with pytest.raises(MetricError, match="give full coordinates"):
+    with pytest.raises(SettingsError, match="give full coordinates"):
         PARTICLE_FIGURES["samples"](_contents(SPACE, evaluation=_arrays(PLANE)))
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.errors import SettingsError
 from tempering.plots.contents import LevelSamples, RunContents
 from tempering.plots.style import (
     DRAWS,
@@ -92,6 +93,12 @@ def configurations_figure(contents: RunContents) -> Picture | None:
 
 def _particles(points: np.ndarray, geometry: Centred) -> np.ndarray:
     """Rows as configurations, axes (num, n, d)."""
+    if points.shape[-1] != geometry.full_dim:
+        raise SettingsError(
+            f"configurations have {points.shape[-1]} coordinates in a row and {geometry.num_particles} particles in "
+            f"{geometry.spatial_dim} dimensions have {geometry.full_dim}; give full coordinates, not those of the "
+            "centred subspace"
+        )
     return np.asarray(points, np.float64).reshape((-1, geometry.num_particles, geometry.spatial_dim))
 
 
