@@ -351,7 +351,7 @@ def test_alanine_by_name_and_from_files():
     with pytest.raises(SettingsError, match="not those of the target"):
         chart_from(stored, 66, target)
     with pytest.raises(RunFolderError, match="another version"):
-        read_chart({"name": "internal", "root": 0}, 66)
+        chart_from({"name": "internal", "root": 0}, 66)
 
 
 @pytest.mark.slow
