@@ -1,13 +1,17 @@
-"""The samples of a level with their log densities, gradients and weights, and where each came from.
+"""The samples of a level with their log densities, gradients and weights; and the levels of a run, hottest first.
 
 Everything here was paid for: the log densities set weights and log Z, the gradients train the denoiser and set scales.
 """
 
+from dataclasses import dataclass, replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.kernels import ChainState
+from tempering.parallel_tempering.ladder import betas_of
 from tempering.targets.path import ReferenceValues
 from tempering.targets.units import Units
 from tempering.types import Array, Float, Int, Key
@@ -15,6 +19,7 @@ from tempering.types import Array, Float, Int, Key
 __all__ = [
     "ORIGINS",
     "Buffer",
+    "Levels",
     "blank_buffer",
     "concatenate",
     "covariance",
@@ -203,3 +208,50 @@ def blank_buffer(dim: int, *, has_reference: bool = False) -> Buffer:
     points, numbers = jnp.zeros((0, dim)), jnp.zeros((0,))
     reference = ReferenceValues(numbers, points) if has_reference else None
     return Buffer(points, numbers, points, jnp.zeros((0,), jnp.int32), numbers, reference)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of a run, hottest first: all that one stage hands to the next.
+
+    Args:
+        temperatures: of the levels that are done; while a level is being made, one more: the one to reach.
+        buffers: the samples of the levels that are done.
+        step_size: of the kernels at the two coldest levels.
+        sigma_max: the largest noise level, one for the whole run.
+        networks: one for all levels, or one for each of the coldest two; untrained at first.
+    """
+
+    temperatures: tuple[float, ...]
+    buffers: tuple[Buffer, ...]
+    step_size: Float[Array, " two"]
+    sigma_max: Float[Array, ""]
+    networks: tuple[eqx.Module, ...] = ()
+
+    @property
+    def num_done(self) -> int:
+        """The number of levels that are done."""
+        return len(self.buffers)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the coldest level that is done."""
+        return self.temperatures[self.num_done - 1]
+
+    @property
+    def betas(self) -> Float[Array, " level"]:
+        """The inverse temperatures."""
+        return betas_of(self.temperatures)
+
+    def beta(self, age: int) -> Float[Array, ""]:
+        """The coldest inverse temperature (age 0; while a level is being made, its own), the one before (1), and so on."""
+        # Picked on the host: a slice of an array is a new program for every length.
+        return jnp.asarray(np.asarray(self.betas)[-1 - age])
+
+    def towards(self, temperature: float) -> "Levels":
+        """The same levels with the temperature of the level to reach."""
+        return replace(self, temperatures=(*self.temperatures, temperature))
+
+    def anticipated(self) -> Buffer:
+        """The coldest buffer weighted for the level to reach."""
+        return reweighted(self.buffers[-1], self.beta(1), self.beta(0))

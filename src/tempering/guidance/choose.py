@@ -9,68 +9,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.buffer import Buffer, reweighted
+from tempering.buffer import Buffer, Levels
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.guidance.extrapolate import Guided, GuidedByOne, Rescaled, Taylor, extrapolation_weights
 from tempering.settings import PTSDSettings, Sampling
 from tempering.types import Array, Denoise, Float, Key
 
-__all__ = ["NUM_JUDGED", "History", "candidates", "choose", "predicted_ess"]
+__all__ = ["NUM_JUDGED", "candidates", "choose", "predicted_ess"]
 
 NUM_JUDGED = 500
 """Points a model is judged on: enough to tell 0.1 from 0.3, a small part of what a level draws. One number, for the
 density of so many points is one program."""
 
 
-class History(eqx.Module):
-    """Levels that are done, hottest first: `betas` has one more, the level to reach.
-
-    `networks` is one for all levels, or those of the last two.
-    """
-
-    buffers: tuple[Buffer, ...]
-    betas: Float[Array, " next_level"]
-    networks: tuple[eqx.Module, ...]
-    sigma_max: Float[Array, ""]
-
-    @property
-    def num_done(self) -> int:
-        """The number of levels that are done."""
-        return len(self.buffers)
-
-    def beta(self, age: int) -> Float[Array, ""]:
-        """Of the level to reach (age 0), the last level that is done (1), and so on."""
-        # Picked on the host: a slice of an array is a new program for every length.
-        return jnp.asarray(np.asarray(self.betas)[-1 - age])
-
-    def anticipated(self) -> Buffer:
-        """The last buffer weighted for the level to reach."""
-        return reweighted(self.buffers[-1], self.beta(1), self.beta(0))
-
-    def denoiser(self, age: int, settings: PTSDSettings) -> Denoiser:
-        """Of the last level (age 1), the one before (2), and so on."""
-        network = self.networks[max(0, len(self.networks) - age)]
-        return denoiser_of(network, settings.noise, self.buffers[-age], self.beta(age))
+def _denoiser(levels: Levels, age: int, settings: PTSDSettings) -> Denoiser:
+    """The denoiser of the coldest level (age 1), the one before (2), and so on."""
+    network = levels.networks[max(0, len(levels.networks) - age)]
+    return denoiser_of(network, settings.noise, levels.buffers[-age], levels.beta(age))
 
 
-def _finite_difference(history: History, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Denoise:
-    temperatures = 1.0 / np.asarray(history.betas)
+def _finite_difference(levels: Levels, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Denoise:
+    temperatures = 1.0 / np.asarray(levels.betas)
     nodes = jax.device_put(temperatures[-2 : -2 - num_nodes : -1])
     weights = extrapolation_weights(jnp.asarray(temperatures[-1]), nodes, coordinate)
-    models = tuple(history.denoiser(age, settings) for age in range(1, num_nodes + 1))
-    return GuidedByOne.of(models, weights) if len(history.networks) == 1 else Guided(models, weights)
+    models = tuple(_denoiser(levels, age, settings) for age in range(1, num_nodes + 1))
+    return GuidedByOne.of(models, weights) if len(levels.networks) == 1 else Guided(models, weights)
 
 
-def _denoise(history: History, settings: PTSDSettings, kind: str, coordinate: str, order: int) -> Denoise:
+def _denoise(levels: Levels, settings: PTSDSettings, kind: str, coordinate: str, order: int) -> Denoise:
     """One way to the next temperature."""
-    cold, beta, beta_next = history.denoiser(1, settings), history.beta(1), history.beta(0)
+    cold, beta, beta_next = _denoiser(levels, 1, settings), levels.beta(1), levels.beta(0)
     if kind == "finite_difference":
-        has_three = len(history.networks) == 1 and history.num_done >= 3
-        return _finite_difference(history, settings, coordinate, 3 if order == 2 and has_three else 2)
+        has_three = len(levels.networks) == 1 and levels.num_done >= 3
+        return _finite_difference(levels, settings, coordinate, 3 if order == 2 and has_three else 2)
     if kind == "conditioned":
-        buffer = history.anticipated() if settings.guidance.is_anticipating else history.buffers[-1]
-        return denoiser_of(history.networks[0], settings.noise, buffer, beta_next)
+        buffer = levels.anticipated() if settings.guidance.is_anticipating else levels.buffers[-1]
+        return denoiser_of(levels.networks[0], settings.noise, buffer, beta_next)
     if kind == "autodiff":
         return Taylor.towards(cold, beta, beta_next, coordinate)
     if kind == "rescale":
@@ -78,7 +53,7 @@ def _denoise(history: History, settings: PTSDSettings, kind: str, coordinate: st
     return cold
 
 
-def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionModel]:
+def candidates(levels: Levels, settings: PTSDSettings) -> dict[str, DiffusionModel]:
     """The models to choose from by name: one, unless `guidance.kind` is automatic.
 
     Automatic looks at the finite difference linear in log T and in T and, with one network for all levels, at that
@@ -90,17 +65,17 @@ def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionM
         ways = {name: ("finite_difference", name, 1) for name in ("log_T", "T")}
         if settings.network.is_shared:
             ways["conditioned"] = ("conditioned", "log_T", 1)
-            if history.num_done >= 3:
+            if levels.num_done >= 3:
                 ways["log_T, second order"] = ("finite_difference", "log_T", 2)
-    beta, beta_next = history.beta(1), history.beta(0)
+    beta, beta_next = levels.beta(1), levels.beta(0)
     if guidance.is_anticipating:
-        buffer = history.anticipated()
-        levels = noise_levels(settings.noise, buffer, beta_next, history.sigma_max)
+        buffer = levels.anticipated()
+        noise = noise_levels(settings.noise, buffer, beta_next, levels.sigma_max)
     else:
-        buffer = history.buffers[-1]
-        levels = noise_levels(settings.noise, buffer, beta, history.sigma_max, colder_by=beta_next / beta)
-    prior = prior_of(settings.noise, buffer, history.sigma_max)
-    return {name: DiffusionModel(_denoise(history, settings, *way), prior, levels) for name, way in ways.items()}
+        buffer = levels.buffers[-1]
+        noise = noise_levels(settings.noise, buffer, beta, levels.sigma_max, colder_by=beta_next / beta)
+    prior = prior_of(settings.noise, buffer, levels.sigma_max)
+    return {name: DiffusionModel(_denoise(levels, settings, *way), prior, noise) for name, way in ways.items()}
 
 
 def predicted_ess(
@@ -129,13 +104,13 @@ def _share(buffer: Buffer, beta: Float[Array, ""], log_q: Float[Array, " particl
     return jnp.where(jnp.isfinite(share), share, 0.0)
 
 
-def choose(key: Key, history: History, settings: PTSDSettings) -> tuple[str, DiffusionModel, dict[str, float]]:
+def choose(key: Key, levels: Levels, settings: PTSDSettings) -> tuple[str, DiffusionModel, dict[str, float]]:
     """The candidate that promises most, with the promises of all; a single one is taken unseen."""
-    found = candidates(history, settings)
+    found = candidates(levels, settings)
     if len(found) == 1:
         ((name, model),) = found.items()
         return name, model, {}
-    buffer, beta = history.anticipated(), history.beta(0)
+    buffer, beta = levels.anticipated(), levels.beta(0)
     promises = {
         name: float(predicted_ess(key, model, buffer, beta, settings.sampling)) for name, model in found.items()
     }

@@ -29,8 +29,8 @@ def own_start(init: Any, target: Any, scale: float, *, prefers_own: bool = False
         SettingsError: if they are of another shape or structure, not finite, or outside the support.
     """
     if init is None:
-        reference = getattr(target, "reference", None) if prefers_own else None
-        own = getattr(target, "init", None) if prefers_own else None
+        reference = target.reference if prefers_own else None
+        own = target.init if prefers_own else None
         if reference is not None:
             return reference.sample
         return normal_start(target.dim, scale) if own is None else rows_start(jnp.asarray(own))
@@ -58,7 +58,7 @@ def rows_of(init: Any, target: Any, what: str = "init", num: int | None = None) 
     Raises:
         SettingsError: if they are of another shape or structure, or not finite.
     """
-    chart, structure = getattr(target, "chart", None), getattr(target, "structure", None)
+    chart, structure = target.chart, target.structure
     dim = target.dim if chart is None else chart.full_dim
     try:
         if structure is None and np.iscomplexobj(init):
@@ -82,7 +82,7 @@ def rows_of(init: Any, target: Any, what: str = "init", num: int | None = None) 
 
 def _inward(rows: np.ndarray, target: Any) -> Float[Array, "chain dim"]:
     """Rows in inner coordinates; those of a chart must lie within its support."""
-    points, chart = jnp.asarray(rows), getattr(target, "chart", None)
+    points, chart = jnp.asarray(rows), target.chart
     if chart is None:
         return points
     is_inside = np.asarray(jax.vmap(chart.contains)(points))

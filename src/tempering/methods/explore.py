@@ -1,7 +1,4 @@
-"""The first samples of a run: parallel tempering over the given levels, pooled into one buffer a level, with records.
-
-Shared by every method that starts from parallel tempering.
-"""
+"""Algorithm 1, line 1: parallel tempering at the hottest levels, pooled into one buffer per level, with records."""
 
 from typing import Any
 
@@ -10,69 +7,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.buffer import Buffer, from_states, subsample
-from tempering.kernels import ChainState, Kernel
-from tempering.methods.preparation import Teller
+from tempering.buffer import Buffer, Levels, from_states, subsample
+from tempering.diffusion.calibrate import largest_sigma
+from tempering.kernels import ChainState
+from tempering.methods.run import Run, finds_levels
 from tempering.parallel_tempering import betas_of, stepping_stone
-from tempering.parallel_tempering.initial import StartFn, initial_draws, planned_evaluations
+from tempering.parallel_tempering.initial import initial_draws, planned_evaluations
 from tempering.parallel_tempering.mixing import drift, split_rhat, virial
-from tempering.runs.checkpoint import Progress
 from tempering.runs.records import LevelRecord, finite_or_none
-from tempering.settings import MethodSettings
 from tempering.targets import Scaled, Units
 from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["Explored", "explore"]
-
+__all__ = ["explore"]
 
 _LEAST_DRAWS = 4
 """Of a chain: its halves need two each to have a variance."""
 
 
-class Explored(eqx.Module):
-    """Buffers of the levels explored, hottest first, and their frozen step sizes."""
-
-    buffers: tuple[Buffer, ...]
-    step_size: Float[Array, " level"]
-
-
-def explore(
-    key: Key,
-    target,
-    kernel: Kernel,
-    start_fn: StartFn,
-    units: Units,
-    temperatures: tuple[float, ...],
-    settings: MethodSettings,
-    progress: Progress,
-    tell: Teller,
-) -> Explored:
-    """Run the initial PT at `temperatures` and pool `settings.buffer_size` samples of every level.
+@finds_levels
+def explore(run: Run, temperatures: tuple[float, ...], keep: int) -> Levels:
+    """Run the initial parallel tempering at `temperatures` and pool `settings.buffer_size` samples of every level.
 
     Args:
-        units: in which kernels see the coordinates; step sizes are in these units.
+        keep: how many of the coldest levels to go on with; the noise range is that of the hottest of them.
     """
-    key_run, key_pool = jax.random.split(key)
+    target, settings, units, initial = run.target, run.settings, run.start.units, run.settings.initial
+    key_run, key_pool = jax.random.split(run.key_of(1, "explore"))
     betas = betas_of(temperatures)
-    initial = settings.initial
 
     def on_block(done, state):
         acceptance = float(np.mean(np.asarray(state.tally.acceptance_rate)))
-        tell("initial PT", 0, done, initial.num_steps, temperature=temperatures[0], acceptance=acceptance)
+        run.tell("initial PT", 0, done, initial.num_steps, temperature=temperatures[0], acceptance=acceptance)
 
     result = initial_draws(
         key_run,
         Scaled(target, units),
-        kernel,
-        lambda key, num: units.inward(start_fn(key, num)),
+        run.kernel,
+        lambda key, num: units.inward(run.start.start_fn(key, num)),
         betas,
         initial,
         settings.exploration,
-        ledger=progress.ledger,
+        ledger=run.journal.ledger,
         on_block=on_block,
     )
-    cost = planned_evaluations(initial, len(temperatures), kernel) // len(temperatures) * points_per_gradient(target)
+    num_levels = len(temperatures)
+    cost = planned_evaluations(initial, num_levels, run.kernel) // num_levels * points_per_gradient(target)
     tally = result.tally
     acceptance, swap_rate = np.asarray(tally.acceptance_rate), np.asarray(tally.swap_rate)
     num_nonfinite, step_size = np.asarray(tally.num_nonfinite), np.asarray(result.step_size)
@@ -81,7 +61,7 @@ def explore(
         index = jnp.asarray(level, jnp.int32)
         draws, buffer = _pooled(key_pool, result.draws, units, index, settings.buffer_size)
         buffers.append(buffer)
-        progress.levels[level] = LevelRecord(
+        run.journal.levels[level] = LevelRecord(
             level,
             temperature,
             acceptance=finite_or_none(acceptance[level]),
@@ -94,9 +74,11 @@ def explore(
             **_stationarity(target, draws, units, jnp.asarray(np.asarray(betas)[level])),
         )
     log_z_ratio, error = stepping_stone(result.draws.log_ratio, betas)
-    coldest = progress.levels[len(temperatures) - 1]
+    coldest = run.record(num_levels - 1)
     coldest.log_z_ratio, coldest.log_z_ratio_error = finite_or_none(log_z_ratio), finite_or_none(error)
-    return Explored(tuple(buffers), result.step_size)
+    kept = tuple(buffers[-keep:])
+    sigma_max = largest_sigma(settings.noise, kept[0])
+    return Levels(temperatures[-keep:], kept, result.step_size[-2:], sigma_max, run.networks)
 
 
 @eqx.filter_jit
@@ -121,7 +103,7 @@ def _mixing(
 ) -> dict[str, Float[Array, ""]]:
     """What `parallel_tempering.mixing` measures, by the names of a record."""
     features = draws.position
-    if getattr(target, "geometry", None) is not None:  # what symmetry leaves alone
+    if target.geometry is not None:  # what symmetry leaves alone
         features = jax.vmap(jax.vmap(lambda position: target.invariants(units.outward(position))))(features)
     shift, growth = drift(features)
     numbers = {"rhat": jnp.max(split_rhat(features)), "drift": shift, "spread_growth": growth}

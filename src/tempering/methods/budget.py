@@ -1,0 +1,275 @@
+"""What a run will spend, before it spends it: plan, size, refuse. The only place that knows what stages cost together.
+
+The shares below are rules of thumb; docs/decisions/0004-automatic.md says where they come from and when they would be
+wrong.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tempering.errors import BudgetError
+from tempering.kernels import Kernel, kernel_of
+from tempering.parallel_tempering import initial, temperatures_of
+from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
+from tempering.refinement import planned_evaluations as refinement_evaluations
+from tempering.runs.ledger import Ledger
+from tempering.settings import Initial, MethodSettings, Pilot, PTDMSettings, PTSDSettings
+from tempering.settings.checks import require_count
+from tempering.targets import Target
+from tempering.targets.cost import points_per_gradient
+
+__all__ = [
+    "Plan",
+    "check_budget",
+    "default_budget",
+    "is_adaptive",
+    "pilot_settings",
+    "plan_run",
+    "planned",
+    "sized",
+    "split_budget",
+    "with_ceiling",
+]
+
+Settings = TypeVar("Settings", bound=MethodSettings)
+
+_PILOT_SHARE, _USUAL_ROUNDS = 0.15, 6
+_LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
+_FINAL_SHARE, _MOST_FINAL = 0.05, 2000
+_LAST_SHARE = 3.0 / 7.0
+_WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
+_LEAST_SAMPLES = 500
+_MOST_LEVELS = 64
+"""The most levels of an adaptive ladder without a budget that ends it sooner."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is going to do, as far as is known.
+
+    Args:
+        evaluations: that it will spend.
+        num_levels: that it will have.
+        most_levels: that it may have.
+    """
+
+    evaluations: int = 0
+    num_levels: int = 0
+    most_levels: int = 0
+
+
+def default_budget(dim: int) -> int:
+    """Evaluations a fit may spend when the user names none."""
+    return 50_000 + 10_000 * dim
+
+
+def split_budget(budget: int, dim: int) -> tuple[int, int]:
+    """Evaluations for fitting and for weighted draws afterwards, where one budget has to pay for both.
+
+    A quarter goes into weights, at most 20,000. Below a quarter of the default budget a fit needs everything, and its
+    plain draws are the answer: weights of a poor model are worth little.
+
+        fitting, weighing = tp.split_budget(50_000, dim=2)
+        sampler = tp.fit(log_density, dim=2, budget=fitting)
+        if weighing:
+            draws, log_weights = sampler.sample_weighted(weighing, is_quasi_random=True)
+
+    Raises:
+        SettingsError: for a budget or a dimension below 1.
+    """
+    require_count("budget", budget)
+    require_count("dim", dim)
+    if budget < _LEAST_TO_WEIGH * default_budget(dim):
+        return budget, 0
+    weighing = min(_MOST_WEIGHED, int(_WEIGHING_SHARE * budget))
+    return budget - weighing, weighing
+
+
+def pilot_settings(pilot: Pilot, budget: int, kernel) -> Pilot:
+    """A pilot that spends a fixed share of the budget if it ends after the usual number of rounds.
+
+    More budget buys more chains up to a limit, and from there longer rounds: in many dimensions chains need them.
+    """
+    cost = kernel.evaluations_per_step
+    share = _PILOT_SHARE * budget / _USUAL_ROUNDS / cost
+    num_chains = max(_LEAST_CHAINS, min(_MOST_CHAINS, budget // 2000, int(share / _LEAST_STEPS)))
+    num_steps = 4 * int(share / num_chains / 4)
+    if num_steps < _LEAST_STEPS:
+        least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE)
+        raise BudgetError(
+            f"a budget of {budget:,} evaluations is too small to find the hottest temperature: give at least "
+            f"{least:,}, or a `ladder=` of your own"
+        )
+    return dataclasses.replace(pilot, num_chains=num_chains, num_steps=num_steps)
+
+
+def _initial(affordable: int, num_levels: int, buffer_size: int, given: Initial) -> tuple[Initial, int]:
+    """The given chains, as long as `affordable` evaluations last over `num_levels` levels, and the samples of each.
+
+    A chain pays one evaluation to start; a third of its steps burns in.
+    """
+    num_chains = given.num_chains
+    num_steps = max(3, affordable // (num_levels * num_chains) - 1)
+    burn_in = max(1, num_steps // 3)
+    size = min(buffer_size, num_chains * (num_steps - burn_in))
+    thin = max(1, (num_steps - burn_in) // -(-size // num_chains))
+    num_draws = (num_steps - burn_in) // thin
+    initial = dataclasses.replace(given, num_steps=burn_in + thin * num_draws, burn_in=burn_in, thin=thin)
+    return initial, min(size, num_chains * num_draws)
+
+
+def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> Settings:
+    """The settings with sizes that spend the budget on a ladder of that length.
+
+    PTSD gives `initial_share` to the initial PT, four sevenths of the rest to the levels on the way, and what is left
+    to the last level, whose weights the final model learns. PT+DM has the initial PT only, and so has a ladder of two.
+
+    Args:
+        budget: what is left of it after the pilot.
+        kernel: the Markov kernel, for what a step costs.
+
+    Raises:
+        BudgetError: if the budget is too small for a ladder of this length.
+    """
+    # A user who asks for no final draws gets none: weights of some samplers cost more than their training.
+    num_final = max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget))) if settings.num_final_draws > 0 else 0
+    left, cost = budget - num_final, kernel.evaluations_per_step
+    if not isinstance(settings, PTSDSettings):
+        initial, size = _initial(left // cost, num_levels, 1500 + 200 * dim, settings.initial)
+        _check(size, budget, num_levels)
+        return dataclasses.replace(settings, initial=initial, buffer_size=size, num_final_draws=num_final)
+    num_between = max(0, num_levels - 3)
+    rest = 1.0 - settings.initial_share if num_levels > 2 else 0.0
+    share = rest * (1.0 - _LAST_SHARE) / num_between if num_between else 0.0
+    initial, size = _initial(int((1.0 - rest) * left) // cost, 2, 1500 + 200 * dim, settings.initial)
+    between = int(share * left) if num_between else size
+    spent = 2 * initial.num_chains * (1 + initial.num_steps * cost) + num_between * between
+    _check(min(size, between, left - spent) if num_levels > 2 else size, budget, num_levels)
+    ladder = settings.ladder
+    return dataclasses.replace(
+        settings,
+        ladder=ladder if ladder.temperatures else dataclasses.replace(ladder, num_levels=num_levels),
+        initial=initial,
+        buffer_size=size,
+        level_size=between,
+        last_buffer_size=left - spent if num_levels > 2 else None,
+        num_final_draws=num_final,
+    )
+
+
+def _check(buffer_size: int, budget: int, num_levels: int) -> None:
+    # Denoisers trained on fewer are of no use.
+    if buffer_size < _LEAST_SAMPLES:
+        raise BudgetError(
+            f"a budget of {budget:,} evaluations leaves {buffer_size} samples for each of {num_levels} levels, fewer "
+            f"than the {_LEAST_SAMPLES} a denoiser needs; raise the budget or give a shorter `ladder=`"
+        )
+
+
+def is_adaptive(settings: MethodSettings) -> bool:
+    """Whether every next temperature is found on the way."""
+    return settings.ladder.spacing == "adaptive" and settings.ladder.temperatures is None
+
+
+def with_ceiling(settings: Settings) -> Settings:
+    """With a pilot up to the hottest temperature of a given ladder, where masses are to be measured in one."""
+    ladder, pilot = settings.ladder, settings.pilot
+    hottest = ladder.temperatures[0] if ladder.temperatures is not None else ladder.hottest
+    if settings.exploration.mass != "adapted" or settings.exploration.masses or hottest is None or pilot.ceiling:
+        return settings
+    return dataclasses.replace(settings, pilot=dataclasses.replace(pilot, ceiling=float(hottest)))
+
+
+def _draws(settings: PTSDSettings) -> tuple[int, int]:
+    """Samples of a level on the way and of the last one that are evaluated because they are new."""
+    if settings.is_reweighting:
+        return 0, 0
+    return settings.level_size or settings.buffer_size, settings.last_buffer_size or settings.buffer_size
+
+
+def _refinements(settings: PTSDSettings, kernel: Kernel) -> tuple[int, int]:
+    """Evaluations of the refinement of a level on the way, and of the last one."""
+    both = settings.refinement, settings.refinement_at(1.0)
+    between, last = (refinement_evaluations(refinement, settings.buffer_size, kernel) for refinement in both)
+    return between, last
+
+
+def planned(settings: MethodSettings, dim: int, budget: int | None = None) -> dict[str, int]:
+    """The evaluations of a run by stage.
+
+    Exactly for a given or evenly spaced ladder, about for an adaptive one. Where the budget sets the sizes, the budget
+    itself. A pilot is counted with the most that it may spend; without a known ladder no plan can be made.
+    """
+    if settings.is_sized_by_budget and budget is not None:
+        return {"at most": budget}
+    kernel = kernel_of(settings.exploration, dim)
+    num_levels = len(temperatures_of(settings.ladder, dim=dim))
+    pilot = with_ceiling(settings).pilot
+    plan = {} if pilot.ceiling is None else {"pilot": pilot_evaluations(pilot, kernel)}
+    if not isinstance(settings, PTSDSettings):
+        plan["initial_pt"] = initial.planned_evaluations(settings.initial, num_levels, kernel)
+        return plan | {"final_weights": settings.num_final_draws}
+    num_between, num_last = max(0, num_levels - 3), int(num_levels > 2)
+    (between, last), (refined, last_refined) = _draws(settings), _refinements(settings, kernel)
+    return plan | {
+        "initial_pt": initial.planned_evaluations(settings.initial, min(2, num_levels), kernel),
+        "importance_weights": between * num_between + last * num_last,
+        "refinement": refined * num_between + last_refined * num_last,
+        "final_weights": settings.num_final_draws,
+    }
+
+
+def check_budget(settings: MethodSettings, target: Target, budget: int | None) -> None:
+    """Refuse a budget that is known to be too small before anything is written or spent; a pilot may refuse it later.
+
+    Raises:
+        BudgetError: saying what to give.
+    """
+    each, dim, ladder = points_per_gradient(target), target.dim, settings.ladder
+    has_ladder = ladder.temperatures is not None or ladder.hottest is not None
+    if settings.is_sized_by_budget:
+        enough = default_budget(dim) if budget is None else budget // each
+        kernel = kernel_of(settings.exploration, dim)
+        if has_ladder:
+            sized(settings, dim, len(temperatures_of(ladder, dim=dim)), enough, kernel)
+        else:
+            pilot_settings(settings.pilot, enough, kernel)
+    elif has_ladder:
+        _refuse_above(budget, each * sum(planned(settings, dim).values()), len(temperatures_of(ladder, dim=dim)))
+
+
+def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: Ledger) -> Plan:
+    """What is left to spend after the pilot, and the most levels that the budget allows.
+
+    Raises:
+        BudgetError: if the plan needs more than the budget.
+    """
+    kernel, each = kernel_of(settings.exploration, target.dim), points_per_gradient(target)
+    pilot = ledger.points.get("pilot", 0)
+    if not isinstance(settings, PTSDSettings):
+        cost = initial.planned_evaluations(settings.initial, num_levels, kernel) + settings.num_final_draws
+        _refuse_above(ledger.budget, pilot + each * cost, num_levels)
+        return Plan(pilot + each * cost, num_levels, num_levels)
+    draws, refined = _draws(settings), _refinements(settings, kernel)
+    per_level, last = (each * (drawn + moved) for drawn, moved in zip(draws, refined, strict=True))
+    first = initial.planned_evaluations(settings.initial, 2, kernel)
+    fixed = pilot + each * (first + settings.num_final_draws)
+    most_levels = num_levels
+    if is_adaptive(settings):
+        most_levels = settings.ladder.num_levels or _MOST_LEVELS
+        if ledger.budget is not None:
+            most_levels = max(3, min(most_levels, 3 + (ledger.budget - fixed - last) // per_level))
+        num_levels = min(num_levels, most_levels)
+    total = fixed + (per_level * (num_levels - 3) + last if num_levels > 2 else 0)
+    _refuse_above(ledger.budget, total, num_levels)
+    return Plan(total, num_levels, most_levels)
+
+
+def _refuse_above(budget: int | None, needed: int, num_levels: int) -> None:
+    if budget is not None and needed > budget:
+        raise BudgetError(
+            f"the plan needs {needed:,} evaluations over {num_levels} levels, more than the budget of {budget:,}; raise "
+            "the budget, or lower buffer_size, initial.num_steps, initial.num_chains, refinement.num_steps or the "
+            "number of levels"
+        )

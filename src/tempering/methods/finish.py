@@ -1,0 +1,126 @@
+"""The end of every method: the sampler of the last level, weighed, with log Z and what its weights have to say."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tempering.buffer import Levels
+from tempering.diffusion import DiffusionModel
+from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
+from tempering.diffusion.solve import is_exact
+from tempering.methods.run import Run
+from tempering.runs.records import LevelRecord, finite_or_none, level_warnings
+from tempering.sampler import Sampler
+from tempering.sampler.diagnosis import coverage
+from tempering.settings import Sampling
+from tempering.settings.defaults import LARGEST_EXACT
+from tempering.types import Key
+from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
+from tempering.weights.weigh import Weighted, weigh
+
+__all__ = ["checked_log_z", "finish"]
+
+_LARGEST_CHECKED, _NUM_CHECKED = 128, 256
+"""Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
+LJ-55 a step of all draws would take 95 GB, and as long as 440 without determinants."""
+
+
+def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
+    """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0.
+
+    log Z is then that of the final draws, pooled with the last level's guided draws where determinants there were exact
+    or checked (`checked_log_z`) and the weights have a finite variance (Pareto k at most 0.5), and so a trustworthy
+    error. The final draws are new, so that given the model their estimate does not depend on the level's.
+
+    Args:
+        title: the name of the method.
+        key: of the final draws.
+    """
+    settings, beta, journal = run.settings, jnp.ones(()), run.journal
+    model, sampling = _model(run, levels), settings.sampling
+    if sampling.divergence == "automatic" and run.target.dim <= LARGEST_EXACT:
+        sampling = dataclasses.replace(sampling, divergence="exact")
+    records = journal.ordered()
+    num_starts = settings.initial.num_chains * sum(record.ess_fraction is None for record in records)
+    sampler = Sampler(
+        model=model,
+        target=run.target,
+        method=title,
+        network=settings.network,
+        sampling=sampling,
+        levels=records,
+        ledger=journal.ledger,
+        log_z=records[-1].log_z,
+        log_z_error=records[-1].log_z_error,
+        warnings=(*run.start.warnings(), *level_warnings(records, None)),
+        checks={**run.start.checks, "num_starts": num_starts},
+        chart=run.target.chart,
+        structure=run.target.structure,
+        settings=settings,
+    )
+    num, last = settings.num_final_draws, len(records) - 1
+    if num == 0:
+        return sampler
+    draws, log_q = model.draw(
+        key, num, sampling, with_density=True, on_chunk=lambda done: run.tell("final weights", last, done, num)
+    )
+    weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
+    own = checked_log_z(key, model, sampling, weighted)
+    log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *_guided_log_z(run, records[-1])]))
+    final: dict[str, Any] = {"num_final_draws": num}
+    final["log_z_final"], final["log_z_final_error"] = (finite_or_none(value) for value in own)
+    # Buffers that know the density without this model show what it does not cover.
+    known = tuple(zip(levels.buffers, levels.betas, strict=True))
+    log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
+    final |= coverage(jax.random.fold_in(key, num), log_prob, known[:-1] or known, weighted.log_weights, beta)
+    k, ess = finite_or_none(weighted.pareto_k), weighted.ess_fraction
+    warnings = (*run.start.warnings(), *level_warnings(records, ess, k), *_unchecked(sampling, run.target.dim))
+    measured = {"log_z": log_z, "log_z_error": error, "ess_fraction": ess, "pareto_k": k}
+    return dataclasses.replace(sampler, **measured, checks={**sampler.checks, **final}, warnings=warnings)
+
+
+def _model(run: Run, levels: Levels) -> DiffusionModel:
+    """The diffusion model of the last level."""
+    noise, buffer, beta = run.settings.noise, levels.buffers[-1], jnp.ones(())
+    denoiser, prior = denoiser_of(levels.networks[-1], noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
+    return DiffusionModel(denoiser, prior, noise_levels(noise, buffer, beta, levels.sigma_max))
+
+
+def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:
+    """The last level's own estimate, where its error can be trusted."""
+    dim, k = run.target.dim, last.pareto_k
+    is_known = is_exact(run.settings.sampling, dim) or dim <= _LARGEST_CHECKED
+    return [(last.log_z, last.log_z_error)] if k is not None and k <= 0.5 and is_known else []
+
+
+def _unchecked(sampling: Sampling, dim: int) -> tuple[str, ...]:
+    """What to say of a log Z whose determinants nobody checked."""
+    if is_exact(sampling, dim) or dim <= _LARGEST_CHECKED:
+        return ()
+    return (
+        f"in {dim} dimensions log Z rests on determinants estimated from random probes, unchecked: it may be off by "
+        "more than its standard error; sampling.divergence=exact has none of that, and is slow",
+    )
+
+
+def checked_log_z(
+    key: Key, model: DiffusionModel, sampling: Sampling, weighted: Weighted, *, is_quasi_random: bool = False
+) -> tuple[float, float]:
+    """log Z of weighted draws at T = 1; determinants that probes estimated are checked on some of the same draws.
+
+    Args:
+        key: the one that the draws were made with; `is_quasi_random` likewise.
+    """
+    num, dim = weighted.states.position.shape
+    if is_exact(sampling, dim) or dim > _LARGEST_CHECKED:
+        return weighted.log_z
+    first = min(num, _NUM_CHECKED)
+    exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))
+    _, log_q = model.draw(key, num, exactly, with_density=True, is_quasi_random=is_quasi_random, rows=jnp.arange(first))
+    # beta is 1 here, so that log w = log density - log q.
+    log_weights = weighted.log_weights[:first]
+    exact = weighted.states.log_density[:first] - log_q
+    exact = jnp.where(jnp.isneginf(log_weights), -jnp.inf, exact)
+    return recalibrated_log_z(weighted.log_z, log_weights, exact)

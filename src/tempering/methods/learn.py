@@ -1,0 +1,138 @@
+"""Algorithm 1's learning: from the buffers of the levels to trained networks."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.buffer import Levels
+from tempering.diffusion import Dataset, fit_networks
+from tempering.diffusion.calibrate import dataset_of, stack, unstack
+from tempering.diffusion.networks import make_network
+from tempering.diffusion.quasi import begin_loading
+from tempering.methods.run import Run, keeps_networks
+from tempering.methods.stages import next_temperature
+from tempering.runs.records import finite_or_none
+from tempering.settings import DescentSettings, Network, PTSDSettings
+from tempering.types import Array, Int, Key, Keys
+
+__all__ = ["learn", "new_networks"]
+
+
+def new_networks(key: Key, dim: int, network: Network, num: int) -> tuple[eqx.Module, ...]:
+    """`num` untrained networks with the same initial weights: guidance takes the difference of what they learn."""
+    # One program, not one for each layer's numbers.
+    return eqx.filter_jit(lambda: (make_network(key, dim, network),) * num)()
+
+
+@keeps_networks
+def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
+    """Fit the networks to what is known now, from where they are; how it went goes into the records."""
+    settings, training, num = run.settings, run.settings.training, len(run.networks)
+    level, is_first, is_last = max(run.journal.levels), levels.num_done <= 2, levels.temperature <= 1.0
+    if not is_last:
+        num_levels = levels.num_done + 1
+        levels = levels.towards(next_temperature(run, levels))
+        is_known = levels.temperatures[-1] <= 1.0
+        run.expect(num_levels if is_known else max(run.plan.num_levels, num_levels + 1))
+    fitted_levels = tuple(range(level + 1 - num, level + 1))
+    if settings.network.is_shared:
+        data, networks = (_data_of_all_levels(run, levels),), levels.networks
+    else:
+        data = _data_of_each(run, levels, num)
+        networks = levels.networks if is_first else (levels.networks[-1],) * num
+    is_whole = is_first or is_last or training.num_finetune_steps is None
+    num_steps = training.num_steps if is_whole else training.num_finetune_steps
+    temperature = run.record(level).temperature
+
+    def on_check(step: int, loss: float) -> None:
+        if settings.sampling.is_quasi_random:
+            begin_loading()  # the device trains by itself
+        run.tell("training", level, step, num_steps, temperature=temperature, loss=loss)
+
+    keys = _keys_of(
+        run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
+    )
+    fitted, info = fit_networks(keys, stack(*networks), stack(*data), training, num_steps=num_steps, on_check=on_check)
+    for index, own in enumerate(fitted_levels):
+        record = run.record(own)
+        record.train_loss = finite_or_none(info.train_loss[index])
+        record.validation_loss = finite_or_none(info.validation_loss[index])
+        record.training_steps = int(info.num_steps[index])
+        record.num_nonfinite += int(info.num_nonfinite[index])
+    return unstack(fitted, num)
+
+
+def _place_size(settings) -> int:
+    """Samples per place of a dataset: as many as the usual buffer has."""
+    return max(settings.buffer_size, settings.level_size or 0) if _is_drawn(settings) else settings.buffer_size
+
+
+def _is_drawn(settings) -> bool:
+    """Whether levels are drawn from models, and so may have sizes of their own."""
+    return isinstance(settings, PTSDSettings)
+
+
+def _num_places(settings: DescentSettings, most_levels: int) -> int:
+    """Places for the buffers of a run of up to `most_levels` levels, whenever it ends."""
+    size, between, planned_last = _place_size(settings), settings.buffer_size, settings.buffer_size
+    if isinstance(settings, PTSDSettings):
+        between, planned_last = settings.level_size or between, settings.last_buffer_size or planned_last
+    planned, planned_last = settings.ladder.num_levels or most_levels, planned_last
+    planned_last *= settings.refinement_at(1.0).num_states
+
+    def needed(num_levels: int) -> int:
+        # A ladder that ends sooner than planned leaves the evaluations of its missing levels to the last one.
+        last = planned_last + max(0, planned - num_levels) * between
+        return num_levels - 1 + -(-last // size)
+
+    return max(needed(num_levels) for num_levels in range(2, most_levels + 1))
+
+
+def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
+    """The data of one network for all levels, hottest first: each is seen `training.memory` times as often as the next.
+
+    Checks judge the levels with the largest share alone, those the fit is for: small buffers of levels long past are
+    overfitted while these still improve. The level to reach is anticipated where `guidance` asks for it. There is room
+    for all levels of the run, so that neither one level more nor the large last one is a new program.
+    """
+    settings, buffers, betas, num = run.settings, levels.buffers, levels.betas, levels.num_done
+    shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
+    if len(levels.temperatures) > num and settings.guidance.is_anticipating:
+        buffers = (*buffers, levels.anticipated())
+        shares.append(1.0)
+    return dataset_of(
+        settings.noise,
+        buffers,
+        betas[: len(buffers)],
+        levels.sigma_max,
+        use_gradients=settings.training.use_gradients,
+        shares=tuple(shares),
+        size=_place_size(settings),
+        num_places=_num_places(settings, run.plan.most_levels) if levels.num_done > 1 else 0,
+    )
+
+
+def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
+    """The data of one network per level, for the `num` coldest levels that are done."""
+    settings, betas, size = run.settings, levels.betas, _place_size(run.settings)
+    coldest = range(levels.num_done - num, levels.num_done)
+    room = max(-(-levels.buffers[k].size // size) for k in coldest)
+    return tuple(
+        dataset_of(
+            settings.noise,
+            (levels.buffers[k],),
+            betas[k : k + 1],
+            levels.sigma_max,
+            use_gradients=settings.training.use_gradients,
+            size=size,
+            num_places=room,
+        )
+        for k in coldest
+    )
+
+
+@jax.jit
+def _keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
+    """A key for each of the levels."""
+    return jax.vmap(lambda level: jax.random.fold_in(key, level))(levels)
