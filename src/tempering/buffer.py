@@ -220,6 +220,7 @@ class Levels:
         step_size: of the kernels at the two coldest levels.
         sigma_max: the largest noise level, one for the whole run.
         networks: one for all levels, or one for each of the coldest two; untrained at first.
+        has_gradients: whether the buffers hold gradients of the target.
     """
 
     temperatures: tuple[float, ...]
@@ -227,6 +228,7 @@ class Levels:
     step_size: Float[Array, " two"]
     sigma_max: Float[Array, ""]
     networks: tuple[eqx.Module, ...] = ()
+    has_gradients: bool = True
 
     @property
     def num_done(self) -> int:

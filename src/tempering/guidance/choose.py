@@ -68,12 +68,13 @@ def candidates(levels: Levels, settings: PTSDSettings) -> dict[str, DiffusionMod
             if levels.num_done >= 3:
                 ways["log_T, second order"] = ("finite_difference", "log_T", 2)
     beta, beta_next = levels.beta(1), levels.beta(0)
+    known = {"has_gradients": levels.has_gradients}
     if guidance.is_anticipating:
         buffer = levels.anticipated()
-        noise = noise_levels(settings.noise, buffer, beta_next, levels.sigma_max)
+        noise = noise_levels(settings.noise, buffer, beta_next, levels.sigma_max, **known)
     else:
         buffer = levels.buffers[-1]
-        noise = noise_levels(settings.noise, buffer, beta, levels.sigma_max, colder_by=beta_next / beta)
+        noise = noise_levels(settings.noise, buffer, beta, levels.sigma_max, colder_by=beta_next / beta, **known)
     prior = prior_of(settings.noise, buffer, levels.sigma_max)
     return {name: DiffusionModel(_denoise(levels, settings, *way), prior, noise) for name, way in ways.items()}
 

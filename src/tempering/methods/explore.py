@@ -78,7 +78,7 @@ def explore(run: Run, temperatures: tuple[float, ...], keep: int) -> Levels:
     coldest.log_z_ratio, coldest.log_z_ratio_error = finite_or_none(log_z_ratio), finite_or_none(error)
     kept = tuple(buffers[-keep:])
     sigma_max = largest_sigma(settings.noise, kept[0])
-    return Levels(temperatures[-keep:], kept, result.step_size[-2:], sigma_max, run.networks)
+    return Levels(temperatures[-keep:], kept, result.step_size[-2:], sigma_max, run.networks, has_gradient(target))
 
 
 @eqx.filter_jit

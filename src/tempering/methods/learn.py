@@ -18,6 +18,9 @@ from tempering.types import Array, Int, Key, Keys
 
 __all__ = ["learn", "new_networks"]
 
+_MEMORY = 0.5
+"""With one network for all levels, how often a level's samples are seen for once of the next colder's."""
+
 
 def new_networks(key: Key, dim: int, network: Network, num: int) -> tuple[eqx.Module, ...]:
     """`num` untrained networks with the same initial weights: guidance takes the difference of what they learn."""
@@ -90,14 +93,14 @@ def _num_places(settings: DescentSettings, most_levels: int) -> int:
 
 
 def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
-    """The data of one network for all levels, hottest first: each is seen `training.memory` times as often as the next.
+    """The data of one network for all levels, hottest first: each is seen half as often as the next.
 
     Checks judge the levels with the largest share alone, those the fit is for: small buffers of levels long past are
     overfitted while these still improve. The level to reach is anticipated where `guidance` asks for it. There is room
     for all levels of the run, so that neither one level more nor the large last one is a new program.
     """
     settings, buffers, betas, num = run.settings, levels.buffers, levels.betas, levels.num_done
-    shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
+    shares = [_MEMORY ** (num - 1 - level) for level in range(num)]
     if len(levels.temperatures) > num and settings.guidance.is_anticipating:
         buffers = (*buffers, levels.anticipated())
         shares.append(1.0)
@@ -107,6 +110,7 @@ def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
         betas[: len(buffers)],
         levels.sigma_max,
         use_gradients=settings.training.use_gradients,
+        has_gradients=levels.has_gradients,
         shares=tuple(shares),
         size=_place_size(settings),
         num_places=_num_places(settings, run.plan.most_levels) if levels.num_done > 1 else 0,
@@ -125,6 +129,7 @@ def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
             betas[k : k + 1],
             levels.sigma_max,
             use_gradients=settings.training.use_gradients,
+        has_gradients=levels.has_gradients,
             size=size,
             num_places=room,
         )

@@ -18,6 +18,7 @@ from tempering.runs.checkpoint import Journal
 from tempering.runs.records import LevelRecord
 from tempering.settings import MethodSettings
 from tempering.targets import Target
+from tempering.targets.cost import has_gradient
 from tempering.types import Event, Key, OnEvent
 
 __all__ = ["Run", "finds_levels", "keeps_levels", "keeps_networks"]
@@ -115,7 +116,7 @@ def finds_levels(explore: Callable[..., Levels]) -> Callable[..., Levels]:
             return levels
         coldest = temperatures[-keep:]
         buffers = (part["hot"], part["cold"]) if keep > 1 else (part["cold"],)
-        levels = Levels(coldest, buffers, part["step_size"], part["sigma_max"], run.networks)
+        levels = Levels(coldest, buffers, part["step_size"], part["sigma_max"], run.networks, has_gradient(run.target))
         while part is not None:
             networks = run.journal.find(level, "model", {"all": levels.networks})
             levels = levels if networks is None else replace(levels, networks=networks["all"])

@@ -44,7 +44,7 @@ def next_temperature(run: Run, levels: Levels) -> float:
     done, last, buffer = levels.num_done, levels.temperature, levels.buffers[-1]
     if not is_adaptive(run.settings):
         return run.start.temperatures[done]
-    aim = ladder.next_temperature(buffer.states().log_ratio, buffer.weight, last, run.settings.ladder.min_ess)
+    aim = ladder.next_temperature(buffer.states().log_ratio, buffer.weight, last)
     # No more levels than there are evaluations for: then they are spaced evenly instead.
     return min(aim, last ** (1.0 - 1.0 / max(1, run.plan.most_levels - done)))
 
@@ -158,7 +158,7 @@ def refine(run: Run, levels: Levels, samples: Buffer) -> Levels:
             refinement,
             swap_interval=settings.exploration.swap_interval,
             swap_scheme=settings.exploration.swap_scheme,
-            target_acceptance=settings.exploration.target_acceptance or kernel.optimal_acceptance,
+            target_acceptance=kernel.optimal_acceptance,
             resampling_scheme=settings.resampling.scheme,
             ledger=run.journal.ledger,
             on_block=lambda done, state: run.tell(
