@@ -9,11 +9,11 @@ from tempering.adapters import from_callable, from_torch
 from tempering.adapters.numpyro import from_numpyro
 from tempering.api import fit, load
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
-from tempering.methods.automatic import split_budget
+from tempering.methods.budget import split_budget
 from tempering.molecules import from_openmm
 from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
-from tempering.settings import PTDMSettings, PTSDSettings
+from tempering.settings import PTDMSettings, PTSDSettings, ReweightedSettings
 from tempering.targets import ExactTarget, PairPotential, Target
 from tempering.targets.references import Normal, StudentT
 from tempering.transforms import above, below, interval, ordered, positive, real, simplex
@@ -30,6 +30,7 @@ __all__ = [
     "PTDMSettings",
     "PTSDSettings",
     "PairPotential",
+    "ReweightedSettings",
     "RunFolderError",
     "Sampler",
     "SettingsError",

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ import numpy as np
 from tempering._compat import collected_seldom
 from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
-from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError
-from tempering.methods.automatic import default_settings
-from tempering.methods.preparation import suited
-from tempering.methods.registry import METHODS, check_sizes
+from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.methods.budget import check_budget
+from tempering.methods.pilot import suited
+from tempering.methods.registry import METHODS
 from tempering.methods.start import own_start, rows_of
 from tempering.parallel_tempering.initial import StartFn
 from tempering.registry import target_of
 from tempering.runs.checkpoint import Nowhere
-from tempering.runs.config import OWN_DENSITY, RunConfig, TargetConfig
+from tempering.runs.config import OWN_DENSITY, SETTINGS_OF, RunConfig, TargetConfig
 from tempering.runs.display import choose_display
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
@@ -32,23 +32,19 @@ from tempering.sampler.load import load_sampler
 from tempering.settings import (
     Ladder,
     MethodSettings,
-    PTDMSettings,
-    PTSDSettings,
     require_choice,
     require_count,
     require_flag,
     require_positive,
     require_seed,
+    resolved,
 )
-from tempering.targets import Referenced, in_inner_coordinates
-from tempering.targets.cost import points_per_gradient
+from tempering.targets import Referenced, Target, in_inner_coordinates
 from tempering.targets.references import check_reference
 from tempering.transforms import flat_chart
 from tempering.transforms.centred import Centred
 
 __all__ = ["fit", "load"]
-
-_SETTINGS = {"ptsd": PTSDSettings, "pt_dm": PTDMSettings}
 
 
 def fit(
@@ -64,7 +60,7 @@ def fit(
     scale: float | None = None,
     init: Any = None,
     ladder: Sequence[float] | None = None,
-    settings: MethodSettings | None = None,
+    settings: MethodSettings | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Sampler:
@@ -85,14 +81,18 @@ def fit(
             geometric path r^(1 - 1/T) p^(1/T) from it, which has a normaliser where p^(1/T) may have none, and chains
             start from its draws. None takes the target's own, such as a NumPyro model's prior, if it has one; "none"
             takes none.
-        method: ptsd, or pt_dm for parallel tempering with one diffusion model.
-        budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim. Never exceeded.
+        method: ptsd; ptsd_paper for the paper's Algorithm 1 to the letter; pt_dm for parallel tempering with one
+            diffusion model; reweighted for levels made by reweighting, without guidance.
+        budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim, or what the settings need
+            where they give the sizes. Never exceeded.
         seed: everything random follows from it.
         scale: standard deviation of the starting points around the origin; 1 where neither it nor `init` nor a
             reference is given, and the target has no starting points of its own, as a molecule has.
         init: starting points: an array (n, dim) or a tree with a leading axis n, or a function (key, num) of them.
         ladder: temperatures, hottest first, ending at 1; None finds the hottest by a counted pilot.
-        settings: everything by hand; `ladder` and `scale` still win over it.
+        settings: None takes the method's own, such as `tp.PTSDSettings()`. A dict changes some of them by name, such as
+            `{"training.num_steps": 2000}`. A whole settings object takes the place of all. `ladder` and `scale` still
+            win over it. `sampler.settings` has what became of them.
         out: a folder for checkpoints and the result; the same call with the same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
 
@@ -108,7 +108,6 @@ def fit(
     """
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
     target = _as_fitted(log_density, dim, like, support, reference)
-    geometry = getattr(target, "geometry", None)
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
     require_flag("progress", progress)
@@ -118,17 +117,12 @@ def fit(
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = settings
-    if base is None:
-        molecule = (getattr(target, "atom_kinds", ()), getattr(target, "bonds", ()))
-        base = default_settings(method, target.dim, geometry, *molecule)
-    if not isinstance(base, _SETTINGS[method]):
-        raise SettingsError(f"method {method!r} takes {_SETTINGS[method].__name__}, not {type(base).__name__}")
+    base = _settings(method, settings, target)
     width = scale if scale is not None else base.initial.scale
     start_fn = own_start(init, target, width, prefers_own=scale is None)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
     changed = suited(_replace(base, ladder_settings, width), target)
-    _check_budget(method, target, changed, budget)
+    check_budget(changed, target, budget)
     seed = int(seed)
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
@@ -143,7 +137,6 @@ def fit(
                 store=store,
                 on_event=on_event,
             )
-        sampler.structure = getattr(target, "structure", None)
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
@@ -201,7 +194,7 @@ def _on_path(target: Any, reference: Any) -> Any:
     if isinstance(reference, str):
         require_choice("reference", reference, ("none",))
         return Referenced(target.dim, target, None)
-    if getattr(target, "geometry", None) is not None:
+    if target.geometry is not None:
         raise SettingsError(f"reference is not for a {type(target).__name__}, which is centred; leave it out")
     check_reference(reference, target.dim)
     return Referenced(target.dim, target, reference)
@@ -223,19 +216,20 @@ def _refuse_own_coordinates(target: Any, what: str) -> None:
         )
 
 
-def _check_budget(method: str, target: Any, settings: MethodSettings, budget: int | None) -> None:
-    """Refuse a budget that is known to be too small before a folder is made; what a pilot decides comes later."""
-    each = points_per_gradient(target)
-    has_ladder = settings.ladder.temperatures is not None or settings.ladder.hottest is not None
-    if settings.is_sized_by_budget:
-        check_sizes(settings, target.dim, None if budget is None else budget // each)
-    elif has_ladder and budget is not None:
-        total = each * sum(METHODS[method].plan(settings, target.dim).values())
-        if total > budget:
-            raise BudgetError(
-                f"the plan needs {total:,} evaluations, more than the budget of {budget:,}; raise the budget, or lower "
-                "buffer_size, initial.num_steps or the levels in the settings"
-            )
+def _settings(method: str, given: MethodSettings | Mapping[str, Any] | None, target: Target) -> MethodSettings:
+    """The method's settings with everything chosen from the density that is left open, and changed as asked for."""
+    is_whole, wanted = isinstance(given, MethodSettings), SETTINGS_OF[method]
+    if given is not None and not is_whole and not isinstance(given, Mapping):
+        raise SettingsError(
+            f"settings is a {type(given).__name__}; give {wanted.__name__}(…), or a dict of changes such as "
+            '{"training.num_steps": 2000}'
+        )
+    particles = {} if target.geometry is None else target.geometry.as_dict()
+    base = given if is_whole else METHODS[method].default(**particles)
+    if not isinstance(base, wanted):
+        raise SettingsError(f"method {method!r} takes {wanted.__name__}, not {type(base).__name__}")
+    base = resolved(base, target.dim, **particles, atoms=target.atom_kinds, bonds=target.bonds)
+    return base.with_changes(given) if isinstance(given, Mapping) else base
 
 
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
@@ -256,11 +250,10 @@ def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettin
 def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
     """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
     identity = {"dim": target.dim, "density": fingerprint(target)}
-    for part in ("chart", "structure"):
-        held = getattr(target, part, None)
+    for part, held in (("chart", target.chart), ("structure", target.structure)):
         if held is not None and not isinstance(held, Centred):
             identity[part] = _number(json.dumps(held.as_dict(), sort_keys=True).encode())
-    reference = getattr(target, "reference", None)
+    reference = target.reference
     if reference is not None:
         identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
     if init is not None:

@@ -246,7 +246,7 @@ class Levels:
         return betas_of(self.temperatures)
 
     def beta(self, age: int) -> Float[Array, ""]:
-        """The coldest inverse temperature (age 0; while a level is being made, its own), the one before (1), and so on."""
+        """The inverse temperature of the last level (age 0; it may be the one to reach), the one before (1), ..."""
         # Picked on the host: a slice of an array is a new program for every length.
         return jnp.asarray(np.asarray(self.betas)[-1 - age])
 

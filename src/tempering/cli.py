@@ -30,8 +30,9 @@ def _list() -> None:
     from rich.table import Table
 
     from tempering.lab.presets import PRESETS
-    from tempering.lab.run import target_of
-    from tempering.methods.registry import METHODS, planned
+    from tempering.methods.budget import planned
+    from tempering.methods.registry import title_of
+    from tempering.registry import target_of
 
     table = Table(title="Presets")
     for title in ("name", "method", "target", "evaluations", "what it is"):
@@ -39,9 +40,9 @@ def _list() -> None:
         table.add_column(title, justify="right" if title == "evaluations" else "left", no_wrap=title != "what it is")
     for name, config in PRESETS.items():
         target = target_of(config)
-        cost = sum(planned(config, target.dim).values())
+        cost = sum(planned(config.settings, target.dim, config.budget).values())
         where = f"{config.target.name} ({target.dim}-D)"
-        table.add_row(name, METHODS[config.method].title, where, f"{cost:,}", config.description)
+        table.add_row(name, title_of(config.method, config.settings), where, f"{cost:,}", config.description)
     Console().print(table)
 
 
@@ -66,23 +67,24 @@ def _run(
         quiet: show nothing but the result.
     """
     from tempering.lab.presets import preset as preset_of
-    from tempering.lab.run import run, target_of
-    from tempering.methods.registry import check_budget, planned
+    from tempering.lab.run import run
+    from tempering.methods.budget import check_budget, planned
+    from tempering.registry import target_of
     from tempering.runs.config import config_to_dict, with_changes
     from tempering.runs.display import choose_display
 
     given = [f"{name}={value}" for name, value in (("seed", seed), ("budget", budget)) if value is not None]
     config = with_changes(preset_of(preset), [*given, *set])
-    dim = target_of(config).dim
+    target = target_of(config)
     if dry_run:
-        plan = planned(config, dim)
+        plan = planned(config.settings, target.dim, config.budget)
         print(
             json.dumps(
                 {"config": config_to_dict(config), "planned": plan, "planned_total": sum(plan.values())}, indent=2
             )
         )
         return
-    check_budget(config, dim)
+    check_budget(config.settings, target, config.budget)
     if out is None:
         raise RunFolderError("--out is missing: give a new folder for the run, such as --out runs/first")
     try:

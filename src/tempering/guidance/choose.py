@@ -4,7 +4,6 @@ Consumes the networks and buffers so far; produces a diffusion model at the next
 on points that are paid for: the last buffer, reweighted to the next temperature.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np

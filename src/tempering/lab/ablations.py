@@ -9,13 +9,19 @@ from tempering.settings import Guidance, PTSDSettings
 __all__ = ["ablations"]
 
 _WAYS = {
-    "fd": ("finite difference linear in T", Guidance("finite_difference", "T")),
-    "fd-log": ("finite difference linear in log T", Guidance("finite_difference", "log_T")),
-    "fd-2": ("finite difference of second order in log T", Guidance("finite_difference", "log_T", order=2)),
-    "me": ("model extrapolation: the network asked for the next temperature", Guidance("conditioned")),
-    "ad": ("autodiff: a Taylor step of the network in T", Guidance("autodiff", "T")),
-    "rs": ("rescaled score of the coldest model", Guidance("rescale")),
-    "no-guidance": ("the coldest model as it is", Guidance("none")),
+    "fd": ("finite difference linear in T", Guidance("finite_difference", "T", is_anticipating=False)),
+    "fd-log": ("finite difference linear in log T", Guidance("finite_difference", "log_T", is_anticipating=False)),
+    "fd-2": (
+        "finite difference of second order in log T",
+        Guidance("finite_difference", "log_T", order=2, is_anticipating=False),
+    ),
+    "me": (
+        "model extrapolation: the network asked for the next temperature",
+        Guidance("conditioned", "T", is_anticipating=False),
+    ),
+    "ad": ("autodiff: a Taylor step of the network in T", Guidance("autodiff", "T", is_anticipating=False)),
+    "rs": ("rescaled score of the coldest model", Guidance("rescale", "T", is_anticipating=False)),
+    "no-guidance": ("the coldest model as it is", Guidance("none", "T", is_anticipating=False)),
 }
 """Ways to the next level, none of them helped by the anticipated buffer."""
 

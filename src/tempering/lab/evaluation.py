@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.kernels import make_kernel
+from tempering.kernels import MALA
 from tempering.lab.metrics import Metric, evaluate_samples, molecule_metrics
 from tempering.lab.metrics.suite import log_densities
 from tempering.molecules import MoleculeTarget
@@ -163,7 +163,7 @@ def langevin(
         The points, and how many draws had no usable density and were replaced by others before the first step.
     """
     key_start, key_run = jax.random.split(key)
-    kernel, betas = make_kernel("mala", 1, draws.shape[1]), jnp.ones((1,))
+    kernel, betas = MALA(), jnp.ones((1,))
     state, num_replaced = start(key_start, target, kernel, draws[None], betas, ledger, "metrics")
     rules = Rules.of(kernel.optimal_acceptance, 1, num_steps // 2, "even_odd")
     _, kept = run(

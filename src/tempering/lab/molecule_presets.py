@@ -6,22 +6,19 @@ EDM's sigma_min of 0.002 would blur it. The automatic one, 3 % of the within-mod
 
 import dataclasses
 
-from tempering.methods.automatic import default_settings
-from tempering.runs.config import MetricsConfig, RunConfig, TargetConfig
+from tempering.runs.config import SETTINGS_OF, MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
     Exploration,
-    Guidance,
     Initial,
     Ladder,
     MethodSettings,
-    Network,
     Noise,
     PTDMSettings,
     PTSDSettings,
     Refinement,
-    Resampling,
+    ReweightedSettings,
     Sampling,
-    Training,
+    resolved,
 )
 from tempering.transforms.centred import Centred
 
@@ -51,15 +48,21 @@ _PAPER_METRICS = MetricsConfig(num_transport=500, num_weighted=2_000, is_paper_c
 # weighted and moved by HMC in pairs with the hotter level, and one model is fitted at the end (docs/log.md). What is
 # rare must be right at the top: ten times shorter initial chains had half of 0 < phi < 120 degrees at T = 5, and below.
 # The last level is moved on for longer and keeps eight states of every chain: 80,000 samples for the model.
-_DEFAULTS = default_settings("ptsd", _GEOMETRY.dim, _GEOMETRY, _ATOMS, _BONDS)
+_DEFAULTS = resolved(PTSDSettings(), _GEOMETRY.dim, **_GEOMETRY.as_dict(), atoms=_ATOMS, bonds=_BONDS)
 _EXPLORATION = Exploration(kernel="hmc", num_leapfrog=16, swap_interval=2)
 _NETWORK = dataclasses.replace(_DEFAULTS.network, is_shared=False)
 _TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=24_000, batch_size=512)
 # Probes of the determinants would alone spread log weights; exact ones take 16 MB a draw.
-_SAMPLING = Sampling(num_steps=32, divergence="exact", chunk_size=_DEFAULTS.sampling.chunk_size)
-_LADDER = Ladder(hottest=5.0, num_levels=8)
+_SAMPLING = Sampling(
+    num_steps=32,
+    divergence="exact",
+    num_probes=1,
+    chunk_size=_DEFAULTS.sampling.chunk_size,
+    is_quasi_random=False,
+)
+_LADDER = Ladder(hottest=5.0, num_levels=8, spacing="geometric")
 
-_OURS = PTSDSettings(
+_OURS = ReweightedSettings(
     buffer_size=10_000,
     num_final_draws=2_000,
     ladder=_LADDER,
@@ -69,12 +72,10 @@ _OURS = PTSDSettings(
     noise=_DEFAULTS.noise,
     training=_TRAINING,
     sampling=_SAMPLING,
-    guidance=Guidance("reweighted"),
-    resampling=Resampling(quantile=None, scheme="systematic"),
-    refinement=Refinement(num_steps=6),
     last_refinement=Refinement(num_steps=26, num_states=8, adapt_fraction=0.1),
 )
 _OURS_PT_DM = PTDMSettings(
+    is_sized_by_budget=False,
     buffer_size=80_000,
     num_final_draws=2_000,
     ladder=_LADDER,
@@ -91,23 +92,23 @@ _OURS_PT_DM = PTDMSettings(
 # there: 100 chains side by side in place of one as long (the same evaluations, in minutes), 100,000 samples at all
 # levels where the paper's first buffer has 200,000, a tenth of the refinement's steps adapts, and 20,000 iterations of
 # training in place of 100,000 epochs, to fit half an hour on one GPU. Width, sigma_min and solver steps are ours.
-_PAPER = PTSDSettings(
+_PAPER = PTSDSettings.paper(num_particles=22)
+_PAPER = dataclasses.replace(
+    _PAPER,
     buffer_size=100_000,
-    num_final_draws=0,
-    ladder=Ladder(hottest=5.0, num_levels=5),
+    ladder=Ladder(hottest=5.0, num_levels=5, spacing="geometric"),
     initial=Initial(num_chains=100, num_steps=100_000, burn_in=10_000, thin=90),
-    exploration=Exploration(kernel="mala", swap_interval=5, swap_scheme="sweep", mass="unit"),
-    network=Network("egnn", width=64, depth=3, num_particles=22, atoms=_ATOMS, bonds=_BONDS),
+    exploration=dataclasses.replace(_PAPER.exploration, mass="unit"),
+    network=dataclasses.replace(_PAPER.network, atoms=_ATOMS, bonds=_BONDS),
     noise=Noise(sigma_min=2e-4, sigma_max=40.0, is_isotropic=True, prior="isotropic"),
-    training=Training(
-        num_steps=20_000, batch_size=1000, learning_rate=2e-3, patience=0, validation_fraction=0.02, use_gradients=False
-    ),
-    sampling=Sampling(solver="euler", num_steps=250, divergence="hutchinson", num_probes=1, chunk_size=10_000),
-    resampling=Resampling(quantile=0.8, scheme="multinomial"),
+    training=dataclasses.replace(_PAPER.training, num_steps=20_000, learning_rate=2e-3),
+    sampling=dataclasses.replace(_PAPER.sampling, num_steps=250, chunk_size=10_000),
+    resampling=dataclasses.replace(_PAPER.resampling, quantile=0.8),
     refinement=Refinement(num_steps=1_000, num_chains=1_000, thin=10, adapt_fraction=0.1),
 )
 # Five levels for 5.2e6 steps, trained twice as long at twice the learning rate.
 _PAPER_PT_DM = PTDMSettings(
+    is_sized_by_budget=False,
     buffer_size=_PAPER.buffer_size,
     num_final_draws=0,
     ladder=_PAPER.ladder,
@@ -125,12 +126,12 @@ _INTERNAL_DIM = 67
 
 
 def _internal(method: str) -> MethodSettings:
-    settings = default_settings(method, _INTERNAL_DIM)
+    settings = resolved(SETTINGS_OF[method](), _INTERNAL_DIM)
     is_ptsd = isinstance(settings, PTSDSettings)
     return dataclasses.replace(
         settings,
         pilot=dataclasses.replace(settings.pilot, ceiling=5.0, max_rounds=3),
-        ladder=Ladder(hottest=5.0, spacing="adaptive") if is_ptsd else Ladder(hottest=5.0, num_levels=8),
+        ladder=Ladder(hottest=5.0, spacing="adaptive") if is_ptsd else _LADDER,
         exploration=Exploration(kernel="hmc", num_leapfrog=6, swap_interval=2),
         network=dataclasses.replace(settings.network, width=384, depth=4),
         training=dataclasses.replace(settings.training, num_steps=20_000, num_finetune_steps=6_000),
@@ -144,7 +145,7 @@ MOLECULE_PRESETS: dict[str, RunConfig] = {
             "aldp",
             "alanine dipeptide, Cartesian, within the paper's evaluations",
             _LEFT,
-            "ptsd",
+            "reweighted",
             _OURS,
             budget=_BUDGET,
             metrics=_METRICS,

@@ -12,7 +12,7 @@ import numpy as np
 from tempering._compat import collected_seldom
 from tempering.lab.evaluation import judge
 from tempering.lab.reference import load_reference
-from tempering.methods.registry import METHODS, check_budget
+from tempering.methods.registry import METHODS
 from tempering.registry import target_of
 from tempering.runs.config import MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
@@ -32,7 +32,7 @@ _METRICS_KEY = 1_000_000
 def run(config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
     """Carry out `config` in a new folder; returns the content of result.json."""
     target = target_of(config)
-    check_budget(config, target.dim)
+    check_budget(config.settings, target, config.budget)
     with RunFolder.create(folder, config) as opened:
         return _carry_out(opened, target, on_event)
 
@@ -98,7 +98,7 @@ def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_even
     facts = sampler.facts()
     result = {
         "name": config.name,
-        "method": METHODS[config.method].title,
+        "method": sampler.method,
         "seed": config.seed,
         "target": {"name": config.target.name, "arguments": config.target.arguments},
         "dim": sampler.dim,

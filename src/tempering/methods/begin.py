@@ -4,7 +4,7 @@ import jax
 
 from tempering.methods.budget import Plan, plan_run
 from tempering.methods.learn import new_networks
-from tempering.methods.pilot import Start, prepare
+from tempering.methods.pilot import prepare
 from tempering.methods.run import Run
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.checkpoint import Journal, Nowhere, Store
@@ -35,7 +35,7 @@ def begin(
         BudgetError: if the plan exceeds the ledger's budget; nothing is spent then but a pilot.
     """
     journal = Journal(ledger or Ledger(), store or Nowhere())
-    run = Run(target, key, settings, Start.unknown(), Plan(journal.ledger.budget or 0), journal, on_event)
+    run = Run(target, key, settings, Plan(journal.ledger.budget or 0), journal, on_event)
     run.settings, run.start = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, journal, run.tell)
     run.plan = plan_run(run.settings, len(run.start.temperatures), target, journal.ledger)
     run.networks = new_networks(run.key_of(1, "network"), target.dim, run.settings.network, num_networks)

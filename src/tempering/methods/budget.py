@@ -6,7 +6,7 @@ wrong.
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tempering.errors import BudgetError
 from tempering.kernels import Kernel, kernel_of
@@ -14,7 +14,7 @@ from tempering.parallel_tempering import initial, temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.runs.ledger import Ledger
-from tempering.settings import Initial, MethodSettings, Pilot, PTDMSettings, PTSDSettings
+from tempering.settings import DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
 from tempering.settings.checks import require_count
 from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
@@ -181,14 +181,14 @@ def with_ceiling(settings: Settings) -> Settings:
     return dataclasses.replace(settings, pilot=dataclasses.replace(pilot, ceiling=float(hottest)))
 
 
-def _draws(settings: PTSDSettings) -> tuple[int, int]:
+def _draws(settings: DescentSettings) -> tuple[int, int]:
     """Samples of a level on the way and of the last one that are evaluated because they are new."""
-    if settings.is_reweighting:
+    if not isinstance(settings, PTSDSettings):
         return 0, 0
     return settings.level_size or settings.buffer_size, settings.last_buffer_size or settings.buffer_size
 
 
-def _refinements(settings: PTSDSettings, kernel: Kernel) -> tuple[int, int]:
+def _refinements(settings: DescentSettings, kernel: Kernel) -> tuple[int, int]:
     """Evaluations of the refinement of a level on the way, and of the last one."""
     both = settings.refinement, settings.refinement_at(1.0)
     between, last = (refinement_evaluations(refinement, settings.buffer_size, kernel) for refinement in both)
@@ -201,13 +201,13 @@ def planned(settings: MethodSettings, dim: int, budget: int | None = None) -> di
     Exactly for a given or evenly spaced ladder, about for an adaptive one. Where the budget sets the sizes, the budget
     itself. A pilot is counted with the most that it may spend; without a known ladder no plan can be made.
     """
-    if settings.is_sized_by_budget and budget is not None:
-        return {"at most": budget}
+    if settings.is_sized_by_budget:
+        return {"at most": budget or default_budget(dim)}
     kernel = kernel_of(settings.exploration, dim)
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
     pilot = with_ceiling(settings).pilot
     plan = {} if pilot.ceiling is None else {"pilot": pilot_evaluations(pilot, kernel)}
-    if not isinstance(settings, PTSDSettings):
+    if not isinstance(settings, DescentSettings):
         plan["initial_pt"] = initial.planned_evaluations(settings.initial, num_levels, kernel)
         return plan | {"final_weights": settings.num_final_draws}
     num_between, num_last = max(0, num_levels - 3), int(num_levels > 2)
@@ -247,7 +247,7 @@ def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: 
     """
     kernel, each = kernel_of(settings.exploration, target.dim), points_per_gradient(target)
     pilot = ledger.points.get("pilot", 0)
-    if not isinstance(settings, PTSDSettings):
+    if not isinstance(settings, DescentSettings):
         cost = initial.planned_evaluations(settings.initial, num_levels, kernel) + settings.num_final_draws
         _refuse_above(ledger.budget, pilot + each * cost, num_levels)
         return Plan(pilot + each * cost, num_levels, num_levels)
@@ -269,7 +269,7 @@ def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: 
 def _refuse_above(budget: int | None, needed: int, num_levels: int) -> None:
     if budget is not None and needed > budget:
         raise BudgetError(
-            f"the plan needs {needed:,} evaluations over {num_levels} levels, more than the budget of {budget:,}; raise "
-            "the budget, or lower buffer_size, initial.num_steps, initial.num_chains, refinement.num_steps or the "
-            "number of levels"
+            f"the plan needs {needed:,} evaluations over {num_levels} levels, more than the budget of {budget:,}; "
+            "raise the budget, or lower buffer_size, initial.num_steps, initial.num_chains, refinement.num_steps or "
+            "the number of levels"
         )

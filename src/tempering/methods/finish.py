@@ -85,7 +85,8 @@ def _model(run: Run, levels: Levels) -> DiffusionModel:
     """The diffusion model of the last level."""
     noise, buffer, beta = run.settings.noise, levels.buffers[-1], jnp.ones(())
     denoiser, prior = denoiser_of(levels.networks[-1], noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
-    return DiffusionModel(denoiser, prior, noise_levels(noise, buffer, beta, levels.sigma_max, has_gradients=levels.has_gradients))
+    sigmas = noise_levels(noise, buffer, beta, levels.sigma_max, has_gradients=levels.has_gradients)
+    return DiffusionModel(denoiser, prior, sigmas)
 
 
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:

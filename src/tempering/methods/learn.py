@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Levels
@@ -129,7 +128,7 @@ def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
             betas[k : k + 1],
             levels.sigma_max,
             use_gradients=settings.training.use_gradients,
-        has_gradients=levels.has_gradients,
+            has_gradients=levels.has_gradients,
             size=size,
             num_places=room,
         )

@@ -1,4 +1,4 @@
-"""Before a method samples: the ladder, the starting points and the units of its chains, by a counted pilot if need be."""
+"""Before a method samples: ladder, starting points and units of its chains, by a counted pilot if need be."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from tempering.parallel_tempering.pilot.heat import Measure
 from tempering.runs.checkpoint import Journal
 from tempering.runs.records import finite_or_none
 from tempering.settings import MethodSettings, require
-from tempering.targets import Target, Units
+from tempering.targets import Units
 from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.targets.units import chosen_units
 from tempering.types import Array, Float, Int, Key
@@ -115,6 +115,7 @@ def prepare(
     settings = with_ceiling(suited(settings, target))
     start_fn = start_fn or own_start(None, target, settings.initial.scale, prefers_own=True)
     ledger, ladder, each = journal.ledger, settings.ladder, points_per_gradient(target)
+    kernel = kernel_of(settings.exploration, target.dim)
     budget = ledger.budget or default_budget(target.dim) * each
     if settings.is_sized_by_budget:
         ledger.budget = budget
@@ -123,12 +124,12 @@ def prepare(
         prepared = Start(temperatures_of(ladder, dim=target.dim), start_fn, _first_units(settings, target))
     else:
         if settings.is_sized_by_budget:
-            pilot = pilot_settings(settings.pilot, budget // each, kernel_of(settings.exploration, target.dim))
+            pilot = pilot_settings(settings.pilot, budget // each, kernel)
             settings = dataclasses.replace(settings, pilot=pilot)
         prepared = _piloted(key, target, settings, start_fn, journal, tell)
     if settings.is_sized_by_budget:
         left = (budget - ledger.points.get("pilot", 0)) // each
-        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel_of(settings.exploration, target.dim))
+        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel)
     return settings, prepared
 
 
@@ -146,9 +147,7 @@ def _measure(settings: MethodSettings, target) -> Measure:
     return "together" if is_one else "coordinates"
 
 
-def _piloted(
-    key: Key, target, settings: MethodSettings, start_fn: StartFn, journal: Journal, tell: Tell
-) -> Start:
+def _piloted(key: Key, target, settings: MethodSettings, start_fn: StartFn, journal: Journal, tell: Tell) -> Start:
     """The ladder below the coolest temperature at which chains mix."""
     kernel, units = kernel_of(settings.exploration, target.dim), _first_units(settings, target)
     key_start, key_heat = jax.random.split(key)

@@ -1,4 +1,4 @@
-"""PT+DM: parallel tempering over the whole ladder, then one diffusion model on the samples at T = 1. No numerics here."""
+"""PT+DM: parallel tempering over the whole ladder, then one diffusion model on the samples at T = 1."""
 
 from tempering.methods.begin import begin
 from tempering.methods.explore import explore

@@ -19,7 +19,10 @@ from tempering.settings import PTSDSettings
 from tempering.targets import Target
 from tempering.types import Key, OnEvent, ignore_event
 
-__all__ = ["fit"]
+__all__ = ["TWO_LEVELS", "fit"]
+
+TWO_LEVELS = "PT+DM, two temperatures"
+"""What PTSD over two temperatures is called: nothing is left to guide to."""
 
 
 def fit(
@@ -58,4 +61,5 @@ def fit(
         levels = refine(run, levels, samples)
         levels = learn(run, levels)
 
-    return finish(run, levels, "PTSD", jax.random.fold_in(key, levels.num_done))
+    title = "PTSD" if levels.num_done > 2 else TWO_LEVELS
+    return finish(run, levels, title, jax.random.fold_in(key, levels.num_done))

@@ -16,29 +16,32 @@ class Method:
 
     Args:
         title: its name in tables.
-        settings: the class of its settings; an instance without arguments is what `tp.fit` runs.
-        default: its settings where a user gives none.
+        default: its settings where a user gives none, for plain vectors or for particles.
         fit: `fit(target, key, settings, ...) -> Sampler`.
     """
 
     title: str
-    settings: type[MethodSettings]
-    default: Callable[[], MethodSettings]
+    default: Callable[..., MethodSettings]
     fit: Callable[..., Sampler]
 
 
+def _same(settings: type[MethodSettings]) -> Callable[..., MethodSettings]:
+    """One set of defaults for every density: what depends on particles is left open in it."""
+    return lambda **particles: settings()
+
+
 METHODS = {
-    "ptsd": Method("PTSD", PTSDSettings, PTSDSettings, ptsd.fit),
-    "ptsd_paper": Method("PTSD, the paper's", PTSDSettings, PTSDSettings.paper, ptsd.fit),
-    "pt_dm": Method("PT+DM", PTDMSettings, PTDMSettings, pt_dm.fit),
-    "reweighted": Method("reweighted tempering", ReweightedSettings, ReweightedSettings, reweighted.fit),
+    "ptsd": Method("PTSD", _same(PTSDSettings), ptsd.fit),
+    "ptsd_paper": Method("PTSD, the paper's", PTSDSettings.paper, ptsd.fit),
+    "pt_dm": Method("PT+DM", _same(PTDMSettings), pt_dm.fit),
+    "reweighted": Method("reweighted tempering", _same(ReweightedSettings), reweighted.fit),
 }
 """Every method that `tp.fit(method=...)` and a configuration may name."""
 
 
 def title_of(method: str, settings: MethodSettings) -> str:
-    """What a method with these settings is called: PTSD over two temperatures has no level to guide to, and is PT+DM."""
+    """What a method with these settings is called: PTSD over two temperatures guides nothing, and is PT+DM."""
     temperatures = settings.ladder.temperatures
     if METHODS[method].fit is ptsd.fit and temperatures is not None and len(temperatures) == 2:
-        return "PT+DM, two temperatures"
+        return ptsd.TWO_LEVELS
     return METHODS[method].title

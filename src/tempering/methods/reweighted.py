@@ -1,4 +1,4 @@
-"""Reweighted tempering: levels are the buffer before, weighted for the next temperature and refined; one model at the end.
+"""Reweighted tempering: each level is the buffer before, weighted and refined; one diffusion model at the end.
 
 Consumes a target and a key; produces a `Sampler`. PTSD without guidance: for stiff molecules, whose guided draws are
 worth less than the samples of the level before. No numerics here.

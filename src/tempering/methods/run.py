@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from tempering.buffer import Levels, blank_buffer
 from tempering.kernels import Kernel, kernel_of
@@ -16,7 +17,6 @@ from tempering.methods.budget import Plan
 from tempering.methods.pilot import Start
 from tempering.runs.checkpoint import Journal
 from tempering.runs.records import LevelRecord
-from tempering.settings import MethodSettings
 from tempering.targets import Target
 from tempering.targets.cost import has_gradient
 from tempering.types import Event, Key, OnEvent
@@ -35,21 +35,21 @@ class Run:
         target: the density, in the coordinates that the method works in.
         key: everything random follows from it.
         settings: with every number settled.
-        start: the ladder, the starting points and the units of the chains.
         plan: what the run will spend, and the most levels that it may have.
         journal: ledger, records and store.
         on_event: called with every event.
+        start: the ladder, the starting points and the units of the chains, once they are settled.
         networks: untrained networks, the structure of those that are kept.
     """
 
     target: Target
     key: Key
     settings: Any
-    start: Start
     plan: Plan
     journal: Journal
     on_event: OnEvent
-    networks: tuple = ()
+    start: Start = field(init=False)
+    networks: tuple = field(init=False)
     _spent_before: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -98,7 +98,7 @@ def _part(levels: Levels) -> dict[str, Any]:
 
 
 def _found(run: Run, level: int, num_kept: int) -> dict[str, Any] | None:
-    blank, numbers = blank_buffer(run.target.dim, has_reference=run.target.reference is not None), jax.numpy.zeros(2)
+    blank, numbers = blank_buffer(run.target.dim, has_reference=run.target.reference is not None), jnp.zeros(2)
     hot = {"hot": blank} if num_kept > 1 else {}
     return run.journal.find(level, "buffer", {**hot, "cold": blank, "step_size": numbers, "sigma_max": numbers[0]})
 

@@ -89,9 +89,7 @@ def weigh(run: Run, levels: Levels, draws: Draws) -> Weighted:
     """Importance weights of the draws, one evaluation each, and what they say of the model they come from."""
     level, sampling, record = levels.num_done, run.settings.sampling, run.record(levels.num_done)
     model, x, log_q = draws
-    weighted = weigh_points(
-        run.target, x, log_q, levels.beta(0), ledger=run.journal.ledger, stage="importance_weights"
-    )
+    weighted = weigh_points(run.target, x, log_q, levels.beta(0), ledger=run.journal.ledger, stage="importance_weights")
     record.ess_fraction, record.num_nonfinite = weighted.ess_fraction, weighted.num_nonfinite
     record.pareto_k, log_z = finite_or_none(weighted.pareto_k), weighted.log_z
     if record.temperature <= 1.0:  # only here does anybody rely on it

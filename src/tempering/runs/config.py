@@ -3,27 +3,25 @@
 Frozen dataclasses in and out of JSON; `a.b=value` changes one field. Nothing here computes.
 """
 
-import dataclasses
-import json
-import types
-import typing
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Any, Literal
+from typing import Any
 
 from tempering.errors import SettingsError
 from tempering.settings import (
     MethodSettings,
     PTDMSettings,
     PTSDSettings,
+    ReweightedSettings,
     require_choice,
     require_count,
     require_flag,
     require_seed,
 )
+from tempering.settings.changes import assign, build, parsed, plain, refuse_sizes
 
 __all__ = [
     "OWN_DENSITY",
+    "SETTINGS_OF",
     "MetricsConfig",
     "RunConfig",
     "TargetConfig",
@@ -34,6 +32,15 @@ __all__ = [
 
 OWN_DENSITY = "own density"
 """The target's name where a user's own density was fitted: it is not in the registry, nor in the folder."""
+
+
+SETTINGS_OF: dict[str, type[MethodSettings]] = {
+    "ptsd": PTSDSettings,
+    "ptsd_paper": PTSDSettings,
+    "pt_dm": PTDMSettings,
+    "reweighted": ReweightedSettings,
+}
+"""The settings of every method that a configuration may name."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +87,14 @@ class RunConfig:
     name: str
     description: str
     target: TargetConfig
-    method: Literal["ptsd", "pt_dm"]
+    method: str
     settings: MethodSettings
     seed: int = 0
     budget: int | None = None
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
     def __post_init__(self) -> None:
-        require_choice("method", self.method, ("ptsd", "pt_dm"))
+        require_choice("method", self.method, tuple(SETTINGS_OF))
         require_seed("seed", self.seed)
         if self.budget is not None:
             require_count("budget", self.budget)
@@ -96,19 +103,9 @@ class RunConfig:
             raise SettingsError(f"method {self.method!r} takes {wanted.__name__}, not {type(self.settings).__name__}")
 
 
-SETTINGS_OF = {"ptsd": PTSDSettings, "pt_dm": PTDMSettings}
-
-
 def config_to_dict(config: RunConfig) -> dict[str, Any]:
     """Every field, expanded, JSON-ready."""
-    return json.loads(json.dumps(dataclasses.asdict(config), default=_plain))
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's integers, which the settings take, as Python's."""
-    if isinstance(value, Integral):
-        return int(value)
-    raise TypeError(f"{value!r} is no setting")
+    return plain(config)
 
 
 def config_from_dict(record: Any) -> RunConfig:
@@ -116,7 +113,7 @@ def config_from_dict(record: Any) -> RunConfig:
     method = record.get("method") if isinstance(record, dict) else record
     require_choice("method", method, tuple(SETTINGS_OF))
     assert isinstance(method, str)
-    return _build(RunConfig, record, "", settings=SETTINGS_OF[method])
+    return build(RunConfig, record, settings=SETTINGS_OF[method])
 
 
 def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
@@ -135,106 +132,12 @@ def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
             raise SettingsError(
                 f"--set {change!r} is not allowed: it must be name=value, such as training.num_steps=500"
             )
-        _assign(record, path.strip(), _parse(text.strip()))
-    changed = config_from_dict(record)
-    if changed.settings.is_sized_by_budget:
-        _refuse_sizes(before["settings"], record["settings"])
-    return changed
-
-
-_SIZES = {
-    "": ("buffer_size", "num_final_draws", "level_size", "last_buffer_size"),
-    "initial": ("num_chains", "num_steps", "burn_in", "thin"),
-    "pilot": ("num_chains", "num_steps"),
-}
-"""What `is_sized_by_budget` overrides, by group."""
-
-
-def _refuse_sizes(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """A size that would be overridden by the one taken from the budget is refused, not ignored."""
-    for group, names in _SIZES.items():
-        old, new = (record[group] if group else record for record in (before, after))
-        for name in names:
-            if old.get(name) != new.get(name):
-                path = f"{group}.{name}" if group else name
-                raise SettingsError(
-                    f"settings.{path} = {new[name]!r} is not allowed: the budget sets the sizes here; "
-                    "change `budget`, or add is_sized_by_budget=false"
-                )
-
-
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return {"none": None, "true": True, "false": False}.get(text.lower(), text)
-
-
-def _assign(record: dict[str, Any], path: str, value: Any) -> None:
-    names = path.split(".")
-    if names[0] not in record and names[0] in record["settings"]:
-        names = ["settings", *names]
-    place = record
-    for depth, name in enumerate(names[:-1]):
-        if not isinstance(place.get(name), dict):
-            if name in place and place[name] is None:
-                whole = ".".join(names[: depth + 1])
-                raise SettingsError(
-                    f"{path} cannot be set alone: {whole} is none here; give it whole, such as "
-                    f'{whole.removeprefix("settings.")}={{"{names[-1]}": {json.dumps(value)}}}'
-                )
-            raise SettingsError(_unknown(".".join(names[: depth + 1]), place))
-        place = place[name]
-    is_open = names[:-1] == ["target", "arguments"]
-    if names[-1] not in place and not is_open:
-        raise SettingsError(_unknown(path, place))
-    place[names[-1]] = value
-
-
-def _unknown(path: str, place: dict[str, Any]) -> str:
-    return f"unknown setting {path!r}; known here: {', '.join(sorted(place))}"
-
-
-def _build(kind: Any, record: Any, path: str, **types_by_field: Any) -> Any:
-    if not isinstance(record, dict):
-        raise SettingsError(
-            f"{path or 'the configuration'} = {record!r} is not allowed: it must be an object with fields"
-        )
-    hints = {**typing.get_type_hints(kind), **types_by_field}
-    unknown = sorted(set(record) - set(hints))
-    if unknown:
-        raise SettingsError(_unknown(f"{path}{unknown[0]}", hints))
-    needed = [f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
-    missing = sorted(set(needed) - set(record))
-    if missing:
-        raise SettingsError(f"{path}{missing[0]} is missing; it must be given")
-    return kind(**{name: _convert(hints[name], value, f"{path}{name}") for name, value in record.items()})
-
-
-def _convert(hint: Any, value: Any, path: str) -> Any:
-    """A JSON value as the field's type, or a refusal that names the field."""
-    if dataclasses.is_dataclass(hint):
-        return _build(hint, value, f"{path}.")
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        hint = next(argument for argument in arguments if argument is not type(None))
-        return _convert(hint, value, path)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise SettingsError(f"{path} = {value!r} is not allowed: it must be a list")
-        return tuple(_convert(arguments[0], item, path) for item in value)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise SettingsError(f"{path} = {value!r} is not allowed: it must be an object")
-        return dict(value)
-    if origin is Literal:
-        require_choice(path, value, arguments)
-        return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    is_bool_as_number = isinstance(value, bool) and hint is not bool
-    if not isinstance(value, hint) or is_bool_as_number:
-        raise SettingsError(f"{path} = {value!r} is not allowed: it must be of type {hint.__name__}")
-    return value
+        path = path.strip()
+        first = path.split(".")[0]
+        if first not in record:
+            path = f"settings.{path}"
+        assign(record, path, parsed(text.strip()), is_open=path.startswith("target.arguments."))
+    new = config_from_dict(record)
+    if new.settings.is_sized_by_budget:
+        refuse_sizes(before["settings"], record["settings"])
+    return new

@@ -1,4 +1,4 @@
-"""What a method can be told: frozen dataclasses, checked where they enter. Plain numbers only, no arrays, no functions.
+"""The settings of methods: frozen dataclasses, checked where they enter. Plain numbers only, no arrays, no functions.
 
 `None` means "chosen from the run itself": the hottest temperature by a counted pilot, the number of levels from the
 dimension, the noise range from the buffers.
@@ -13,10 +13,18 @@ from tempering.settings.checks import (
     require_positive,
     require_seed,
 )
-from tempering.settings.methods import MethodSettings, PTDMSettings, PTSDSettings
+from tempering.settings.defaults import resolved
+from tempering.settings.methods import (
+    DescentSettings,
+    MethodSettings,
+    PTDMSettings,
+    PTSDSettings,
+    ReweightedSettings,
+)
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
 __all__ = [
+    "DescentSettings",
     "Exploration",
     "Guidance",
     "Initial",
@@ -29,6 +37,7 @@ __all__ = [
     "Pilot",
     "Refinement",
     "Resampling",
+    "ReweightedSettings",
     "Sampling",
     "Training",
     "require",
@@ -37,4 +46,5 @@ __all__ = [
     "require_flag",
     "require_positive",
     "require_seed",
+    "resolved",
 ]

@@ -31,7 +31,7 @@ class Ladder:
     temperatures: tuple[float, ...] | None = None
     hottest: float | None = None
     num_levels: int | None = None
-    spacing: Literal["geometric", "adaptive"] = "geometric"
+    spacing: Literal["geometric", "adaptive"] = "adaptive"
 
     def __post_init__(self) -> None:
         require_choice("ladder.spacing", self.spacing, ("geometric", "adaptive"))
@@ -77,9 +77,9 @@ class Pilot:
 
     num_chains: int = 32
     num_steps: int = 60
-    growth: float = 2.0
-    max_rounds: int = 14
-    max_rhat: float = 1.3
+    growth: float = 4.0
+    max_rounds: int = 8
+    max_rhat: float = 1.4
     ceiling: float | None = None
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Exploration:
         masses: by hand, one for each particle or coordinate; `mass` is ignored then. Only their ratios matter.
     """
 
-    kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "mala"
+    kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "automatic"
     num_leapfrog: int = 8
     swap_interval: int = 5
     swap_scheme: Literal["even_odd", "sweep"] = "even_odd"
@@ -177,7 +177,7 @@ class Refinement:
         adapt_fraction: share of the steps, at the start, during which step sizes still adapt.
     """
 
-    num_steps: int = 5
+    num_steps: int = 0
     num_chains: int | None = None
     num_states: int = 1
     thin: int = 10

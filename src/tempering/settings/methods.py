@@ -1,12 +1,33 @@
-"""What a whole method can be told: the stages' settings together, checked against one another."""
+"""The settings of a whole method: those of its stages together, checked against one another.
 
+An instance without arguments is what `tp.fit` runs. A group that is None is chosen from the density (`defaults.py`).
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
+from tempering.settings.changes import changed
 from tempering.settings.checks import require, require_count, require_flag, require_kind, require_number
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
-__all__ = ["MethodSettings", "PTDMSettings", "PTSDSettings"]
+__all__ = ["DescentSettings", "MethodSettings", "PTDMSettings", "PTSDSettings", "ReweightedSettings"]
+
+_GROUPS = {
+    "ladder": Ladder,
+    "pilot": Pilot,
+    "initial": Initial,
+    "exploration": Exploration,
+    "network": Network,
+    "noise": Noise,
+    "training": Training,
+    "sampling": Sampling,
+    "guidance": Guidance,
+    "resampling": Resampling,
+    "refinement": Refinement,
+    "last_refinement": Refinement,
+}
 
 
 @dataclass(frozen=True)
@@ -16,68 +37,76 @@ class MethodSettings:
     Args:
         buffer_size: samples of a level, generated and kept.
         num_final_draws: draws of the final model that are weighted to report ESS and log Z; each is an evaluation.
-        is_sized_by_budget: take buffer sizes, final draws and the length of the initial PT from the budget and the
-            ladder, in place of the numbers here.
+        is_sized_by_budget: take buffer sizes, final draws, and the lengths of the pilot and the initial PT from the
+            budget and the ladder, in place of the numbers here.
+        network, noise, training, sampling: None chooses them from the density: from its dimension, and from whether it
+            is one of particles or of a molecule. `sampler.settings` shows what was chosen.
     """
 
     buffer_size: int = 2000
     num_final_draws: int = 1000
-    is_sized_by_budget: bool = False
+    is_sized_by_budget: bool = True
     ladder: Ladder = field(default_factory=Ladder)
     pilot: Pilot = field(default_factory=Pilot)
     initial: Initial = field(default_factory=Initial)
     exploration: Exploration = field(default_factory=Exploration)
-    network: Network = field(default_factory=Network)
-    noise: Noise = field(default_factory=Noise)
-    training: Training = field(default_factory=Training)
-    sampling: Sampling = field(default_factory=Sampling)
+    network: Network | None = None
+    noise: Noise | None = None
+    training: Training | None = None
+    sampling: Sampling | None = None
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+        """The settings with some of them changed, by dotted names: `{"training.num_steps": 2000}`.
+
+        Raises:
+            SettingsError: for an unknown name (with the nearest known one), a value that is not allowed, or a size
+                where the budget sets the sizes.
+        """
+        return changed(self, changes)
 
     def __post_init__(self) -> None:
-        for group in fields(self):
-            if isinstance(group.default_factory, type):
-                require_kind(group.name, getattr(self, group.name), group.default_factory)
+        may_be_none = ("network", "noise", "training", "sampling", "last_refinement")
+        for name in [group.name for group in fields(self) if group.name in _GROUPS]:
+            given = getattr(self, name)
+            if given is not None or name not in may_be_none:
+                require_kind(name, given, _GROUPS[name])
         require_count("buffer_size", self.buffer_size, 20)
         require_count("num_final_draws", self.num_final_draws, 0)
         require_flag("is_sized_by_budget", self.is_sized_by_budget)
         kept = self.initial.num_chains * self.initial.num_draws
         require(
-            kept >= self.buffer_size,
+            kept >= self.buffer_size or self.is_sized_by_budget,
             "buffer_size",
             self.buffer_size,
             f"at most the {kept:,} states the initial PT keeps (num_chains x (num_steps - burn_in) / thin)",
             "lower buffer_size or initial.thin, or raise initial.num_chains or initial.num_steps",
         )
-        require(
-            self.sampling.solver != "sde",
-            "sampling.solver",
-            self.sampling.solver,
-            "'heun', 'euler' or 'churn' while fitting, where importance weights need a density",
-            "draw with `sampler.sample(n, solver='sde')` afterwards",
-        )
+        if self.sampling is not None:
+            require(
+                self.sampling.solver != "sde",
+                "sampling.solver",
+                self.sampling.solver,
+                "'heun', 'euler' or 'churn' while fitting, where importance weights need a density",
+                "draw with `sampler.sample(n, solver='sde')` afterwards",
+            )
 
 
 @dataclass(frozen=True)
 class PTDMSettings(MethodSettings):
-    """Everything PT+DM can be told: parallel tempering over the whole ladder, then one diffusion model at T = 1."""
+    """The settings of PT+DM: parallel tempering over the whole ladder, then one diffusion model at T = 1."""
+
+    ladder: Ladder = field(default_factory=lambda: Ladder(spacing="geometric"))
 
 
 @dataclass(frozen=True)
-class PTSDSettings(MethodSettings):
-    """Everything PTSD can be told.
+class DescentSettings(MethodSettings):
+    """What methods share that go down the ladder level by level. Abstract.
 
     Args:
-        level_size: samples drawn at a level on the way; None means buffer_size, which the initial PT keeps.
-        last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
-        initial_share: of what the pilot leaves of a budget, for the initial PT, where the budget sets the sizes. A
-            ladder of two levels has nothing else to spend it on.
         last_refinement: of the level at T = 1, which the final model learns; None means as `refinement` says. A ladder
             of two levels refines nothing. On a command line it is given whole: `last_refinement={"num_steps": 26}`.
     """
 
-    level_size: int | None = None
-    last_buffer_size: int | None = None
-    initial_share: float = 0.3
-    guidance: Guidance = field(default_factory=Guidance)
     resampling: Resampling = field(default_factory=Resampling)
     refinement: Refinement = field(default_factory=Refinement)
     last_refinement: Refinement | None = None
@@ -87,30 +116,12 @@ class PTSDSettings(MethodSettings):
         return self.last_refinement if self.last_refinement and temperature <= 1.0 else self.refinement
 
     @property
-    def is_reweighting(self) -> bool:
-        """Whether levels come from the buffer before, and from no model."""
-        return self.guidance.kind == "reweighted"
+    def _refinements(self) -> tuple[tuple[str, Refinement], ...]:
+        return (("refinement", self.refinement), ("last_refinement", self.refinement_at(1.0)))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_number("initial_share", self.initial_share, lambda share: 0 < share < 1, "a number between 0 and 1")
-        if self.last_refinement is not None:
-            require_kind("last_refinement", self.last_refinement, Refinement)
-        refinements = (self.refinement, self.refinement_at(1.0))
-        for name in ("level_size", "last_buffer_size"):
-            size = getattr(self, name)
-            if size is not None:
-                require_count(name, size, 20)
-                is_even = all(one.num_steps == 0 for one in refinements) or size == self.buffer_size
-                require(is_even, name, size, "None or buffer_size where samples are refined in pairs of levels")
-        needs_sharing = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.is_anticipating
-        require(
-            self.network.is_shared or not needs_sharing,
-            "network.is_shared",
-            self.network.is_shared,
-            "True for guidance that asks the network for a temperature (conditioned, autodiff, is_anticipating)",
-        )
-        for name, one in zip(("refinement", "last_refinement"), refinements, strict=True):
+        for name, one in self._refinements:
             require(
                 one.num_steps == 0 or not self.is_sized_by_budget,
                 f"{name}.num_steps",
@@ -118,25 +129,118 @@ class PTSDSettings(MethodSettings):
                 "0 where the budget sets the sizes, which differ from level to level: pairs of samples are refined",
                 "or give sizes and is_sized_by_budget=false",
             )
-            require(
-                one.num_steps > 0 or not self.is_reweighting,
-                f"{name}.num_steps",
-                one.num_steps,
-                "at least 1 with guidance.kind = 'reweighted', which repeats samples of the level before",
-            )
             if one.num_chains is not None:
                 require(one.num_chains <= self.buffer_size, f"{name}.num_chains", one.num_chains, "at most buffer_size")
-        # Levels that are taken over have grown by what joined them, and every one of their samples would be refined.
-        grows = self.is_reweighting and self.refinement.num_chains is not None
-        require(
-            not grows or refinements[1].num_chains is not None,
-            "last_refinement.num_chains",
-            refinements[1].num_chains,
-            "a number where refinement.num_chains is one and guidance.kind = 'reweighted'",
-        )
         require(
             self.refinement.num_states == 1,
             "refinement.num_states",
             self.refinement.num_states,
             "1 but in `last_refinement`: levels on the way have as many samples as chains",
+        )
+
+
+@dataclass(frozen=True)
+class PTSDSettings(DescentSettings):
+    """The settings of PTSD. Without arguments they are what `tp.fit` runs; `PTSDSettings.paper()` is the paper's.
+
+    Args:
+        level_size: samples drawn at a level on the way; None means buffer_size, which the initial PT keeps.
+        last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
+        initial_share: of what the pilot leaves of a budget, for the initial PT, where the budget sets the sizes. A
+            ladder of two levels has nothing else to spend it on.
+    """
+
+    level_size: int | None = None
+    last_buffer_size: int | None = None
+    initial_share: float = 0.3
+    guidance: Guidance = field(default_factory=Guidance)
+
+    @classmethod
+    def paper(cls, num_particles: int = 0, spatial_dim: int = 3) -> "PTSDSettings":
+        """Algorithm 1 as the paper has it, with its table for MoG-40; what the table leaves open is chosen by us.
+
+        Ten temperatures from 100 to 1; MALA; one network per level, a 5-layer MLP or, for particles, an EGNN; denoising
+        score matching; Euler steps with one Hutchinson probe each from N(0, t_max^2); guidance linear in T; weights
+        truncated at their 99 % quantile and resampled; five steps of local parallel tempering. It spends about a
+        million evaluations. docs/decisions/0003-paper-presets.md has the choices.
+        """
+        is_of_particles = num_particles > 0
+        mlp = Network("mlp", width=256, depth=5, coordinate_width=0, is_shared=False)
+        egnn = Network(
+            "egnn", 64, 3, coordinate_width=0, is_shared=False, num_particles=num_particles, spatial_dim=spatial_dim
+        )
+        return cls(
+            buffer_size=10_000,
+            num_final_draws=0,
+            is_sized_by_budget=False,
+            ladder=Ladder(hottest=100.0, num_levels=10, spacing="geometric"),
+            initial=Initial(num_chains=100, num_steps=1000, burn_in=100, thin=9),
+            exploration=Exploration(kernel="mala", swap_interval=5, swap_scheme="sweep"),
+            network=egnn if is_of_particles else mlp,
+            noise=Noise(sigma_min=0.002, sigma_max=40.0, prior="noise", is_isotropic=True),
+            training=Training(
+                num_steps=10_000,
+                num_finetune_steps=None,
+                batch_size=1000,
+                learning_rate=1e-3,
+                patience=0,
+                validation_fraction=0.02,
+                use_gradients=False,
+            ),
+            sampling=Sampling(
+                solver="euler",
+                num_steps=1000,
+                divergence="hutchinson",
+                num_probes=1,
+                chunk_size=2_000 if is_of_particles else 12_000,
+                is_quasi_random=False,
+            ),
+            guidance=Guidance("finite_difference", "T", is_anticipating=False),
+            resampling=Resampling(quantile=0.99, min_effective=0, is_resampled=True, scheme="multinomial"),
+            refinement=Refinement(num_steps=5),
+        )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("initial_share", self.initial_share, lambda share: 0 < share < 1, "a number between 0 and 1")
+        for name in ("level_size", "last_buffer_size"):
+            size = getattr(self, name)
+            if size is not None:
+                require_count(name, size, 20)
+                is_even = all(one.num_steps == 0 for _, one in self._refinements) or size == self.buffer_size
+                require(is_even, name, size, "None or buffer_size where samples are refined in pairs of levels")
+        needs_sharing = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.is_anticipating
+        require(
+            self.network is None or self.network.is_shared or not needs_sharing,
+            "network.is_shared",
+            False,
+            "True for guidance that asks the network for a temperature (conditioned, autodiff, is_anticipating)",
+        )
+
+
+@dataclass(frozen=True)
+class ReweightedSettings(DescentSettings):
+    """The settings of reweighted tempering: each level is the buffer before, weighted and refined."""
+
+    is_sized_by_budget: bool = False
+    ladder: Ladder = field(default_factory=lambda: Ladder(spacing="geometric"))
+    resampling: Resampling = field(default_factory=lambda: Resampling(min_effective=0, is_resampled=True))
+    refinement: Refinement = field(default_factory=lambda: Refinement(num_steps=6))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, one in self._refinements:
+            require(
+                one.num_steps > 0,
+                f"{name}.num_steps",
+                one.num_steps,
+                "at least 1 in reweighted tempering, which repeats samples of the level before",
+            )
+        # Levels that are taken over have grown by what joined them, and every one of their samples would be refined.
+        last = self.refinement_at(1.0).num_chains
+        require(
+            self.refinement.num_chains is None or last is not None,
+            "last_refinement.num_chains",
+            last,
+            "a number where refinement.num_chains is one in reweighted tempering",
         )

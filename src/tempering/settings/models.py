@@ -41,9 +41,9 @@ class Network:
 
     kind: Literal["mlp", "residual", "egnn", "particle_transformer"] = "residual"
     width: int = 128
-    depth: int = 4
-    coordinate_width: int = 0
-    is_shared: bool = False
+    depth: int = 3
+    coordinate_width: int = 24
+    is_shared: bool = True
     num_particles: int = 0
     spatial_dim: int = 3
     unit: float = 1.0
@@ -134,13 +134,13 @@ class Training:
         use_gradients: regress on the blend of x0 and the target-score identity, from the stored gradients.
     """
 
-    num_steps: int = 3000
-    num_finetune_steps: int | None = None
+    num_steps: int = 8000
+    num_finetune_steps: int | None = 2000
     batch_size: int = 512
     learning_rate: float = 2e-3
     validation_fraction: float = 0.1
     check_every: int = 250
-    patience: int = 6
+    patience: int = 40
     use_gradients: bool = True
 
     def __post_init__(self) -> None:
@@ -179,11 +179,11 @@ class Sampling:
     """
 
     solver: Literal["heun", "euler", "churn", "sde"] = "heun"
-    num_steps: int = 60
-    divergence: Literal["automatic", "exact", "hutchinson"] = "exact"
-    num_probes: int = 1
+    num_steps: int = 32
+    divergence: Literal["automatic", "exact", "hutchinson"] = "automatic"
+    num_probes: int = 4
     chunk_size: int = 2000
-    is_quasi_random: bool = False
+    is_quasi_random: bool = True
     churn: float = 40.0
     churn_max: float | None = None
     raw_solver: Literal["heun", "euler", "churn", "sde"] | None = None
@@ -220,24 +220,20 @@ class Guidance:
             temperature (the paper's model extrapolation, where nothing is anticipated); autodiff is a Taylor step of
             the conditioned network; rescale multiplies the coldest model's score by the ratio of temperatures; none
             takes the coldest model as it is; automatic takes the one of several whose weights promise the largest
-            effective size, at no evaluation. reweighted has no model on the way: the last buffer itself, weighted for
-            the next temperature and refined, and one fit at the end. For stiff molecules, whose guided draws are worth
-            less than that.
+            effective size, at no evaluation.
         coordinate: T (the paper) or log_T: in what the finite difference and the Taylor step are linear.
         order: 1 extrapolates from two hotter levels, 2 from three where there are three.
         is_anticipating: train the shared network also on the last buffer reweighted to the next temperature, which
             costs no evaluation.
     """
 
-    kind: Literal["automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none", "reweighted"] = (
-        "finite_difference"
-    )
-    coordinate: Literal["T", "log_T"] = "T"
+    kind: Literal["automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none"] = "automatic"
+    coordinate: Literal["T", "log_T"] = "log_T"
     order: int = 1
-    is_anticipating: bool = False
+    is_anticipating: bool = True
 
     def __post_init__(self) -> None:
-        kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none", "reweighted")
+        kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none")
         require_choice("guidance.kind", self.kind, kinds)
         require_choice("guidance.coordinate", self.coordinate, ("T", "log_T"))
         is_order = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order in (1, 2)
@@ -261,9 +257,9 @@ class Resampling:
         levels: which levels are corrected by their weights: all, all but the last (the paper on Many-Well-32), or none.
     """
 
-    quantile: float | None = 0.99
-    min_effective: int = 0
-    is_resampled: bool = True
+    quantile: float | None = None
+    min_effective: int = 700
+    is_resampled: bool = False
     scheme: Literal["multinomial", "systematic"] = "systematic"
     levels: Literal["all", "but_last", "none"] = "all"
 

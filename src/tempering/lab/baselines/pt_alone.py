@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.errors import BudgetError
-from tempering.kernels import Kernel, make_kernel
+from tempering.kernels import Kernel, kernel_of
 from tempering.lab.baselines.drawn import Drawn
 from tempering.numerics import log_mean_exp
 from tempering.parallel_tempering import betas_of, stepping_stone
@@ -61,9 +61,9 @@ def samples(
     Raises:
         BudgetError: if the budget does not pay for a single chain of 20 steps.
     """
-    exploration = exploration or Exploration()
+    exploration = exploration or Exploration(kernel="mala")
     ledger = ledger or Ledger(budget)
-    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog, target.dim)
+    kernel = kernel_of(exploration, target.dim)
     initial = schedule(
         budget,
         len(temperatures),
