@@ -1,7 +1,7 @@
 """From buffers to trained networks and models: glue between `buffer` and `diffusion` that every method shares."""
 
 import dataclasses
-from typing import Any
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ from tempering.diffusion.solve import is_exact
 from tempering.methods.automatic import LARGEST_EXACT
 from tempering.methods.preparation import Teller
 from tempering.runs.checkpoint import Progress
-from tempering.runs.records import LevelRecord, finite_or_none, level_warnings
+from tempering.runs.records import Checks, LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
 from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
@@ -162,8 +162,7 @@ def final_sampler(
     settings: MethodSettings,
     progress: Progress,
     tell: Teller,
-    warnings: tuple[str, ...],
-    checks: dict[str, Any],
+    checks: Checks,
     evidence: tuple[tuple[Buffer, Float[Array, ""]], ...],
 ) -> Sampler:
     """The sampler of the last level, weighed on `settings.num_final_draws` draws where that is not 0.
@@ -173,7 +172,7 @@ def final_sampler(
     error. The final draws are new, so that given the model their estimate does not depend on the level's.
 
     Args:
-        checks: what the start of the run has to say to a verdict.
+        checks: the numbers of the pilot.
         evidence: buffers that know the density without this model, with their betas; they show what it does not cover.
     """
     beta = jnp.ones(())
@@ -193,13 +192,12 @@ def final_sampler(
         ledger=progress.ledger,
         log_z=levels[-1].log_z,
         log_z_error=levels[-1].log_z_error,
-        warnings=warnings,
-        checks={**checks, "num_starts": settings.initial.num_chains * _num_started(levels)},
+        checks=dataclasses.replace(checks, num_starts=settings.initial.num_chains * _num_started(levels)),
         chart=getattr(target, "chart", None),
     )
     num = settings.num_final_draws
     if num == 0:
-        return dataclasses.replace(sampler, warnings=(*warnings, *level_warnings(levels, None)))
+        return sampler
     last = len(levels) - 1
     draws, log_q = model.draw(
         key, num, sampling, with_density=True, on_chunk=lambda done: tell("final weights", last, done, num)
@@ -208,23 +206,26 @@ def final_sampler(
     own = checked_log_z(key, model, sampling, weighted)
     estimates: list[tuple[float | None, float | None]] = [own]
     guided, k = levels[-1], levels[-1].pareto_k
-    is_known = is_exact(settings.sampling, draws.shape[1]) or draws.shape[1] <= _LARGEST_CHECKED
+    is_known = _determinants(settings.sampling, draws.shape[1]) != "unchecked"
     if k is not None and k <= 0.5 and is_known:
         estimates.append((guided.log_z, guided.log_z_error))
     log_z, error = (finite_or_none(value) for value in pooled_log_z(estimates))
-    final: dict[str, Any] = {"num_final_draws": num}
-    final["log_z_final"], final["log_z_final_error"] = (finite_or_none(value) for value in own)
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
-    final |= coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, beta)
-    k = finite_or_none(weighted.pareto_k)
+    seen = coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, beta)
     return dataclasses.replace(
         sampler,
         log_z=log_z,
         log_z_error=error,
         ess_fraction=weighted.ess_fraction,
-        pareto_k=k,
-        checks={**sampler.checks, **final},
-        warnings=(*warnings, *level_warnings(levels, weighted.ess_fraction, k), *_unchecked(sampling, draws.shape[1])),
+        pareto_k=finite_or_none(weighted.pareto_k),
+        checks=dataclasses.replace(
+            sampler.checks,
+            num_final_draws=num,
+            log_z_final=finite_or_none(own[0]),
+            log_z_final_error=finite_or_none(own[1]),
+            determinants=_determinants(sampling, draws.shape[1]),
+            **dataclasses.asdict(seen),
+        ),
     )
 
 
@@ -233,14 +234,11 @@ def _num_started(levels: list[LevelRecord]) -> int:
     return sum(record.ess_fraction is None for record in levels)
 
 
-def _unchecked(sampling: Sampling, dim: int) -> tuple[str, ...]:
-    """What to say of a log Z whose determinants nobody checked."""
-    if is_exact(sampling, dim) or dim <= _LARGEST_CHECKED:
-        return ()
-    return (
-        f"in {dim} dimensions log Z rests on determinants estimated from random probes, unchecked: it may be off by "
-        "more than its standard error; sampling.divergence=exact has none of that, and is slow",
-    )
+def _determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
+    """How the densities of draws in `dim` dimensions are known."""
+    if is_exact(sampling, dim):
+        return "exact"
+    return "checked" if dim <= _LARGEST_CHECKED else "unchecked"
 
 
 def checked_log_z(
@@ -252,7 +250,7 @@ def checked_log_z(
         key: the one that the draws were made with; `is_quasi_random` likewise.
     """
     num, dim = weighted.states.position.shape
-    if is_exact(sampling, dim) or dim > _LARGEST_CHECKED:
+    if _determinants(sampling, dim) != "checked":
         return weighted.log_z
     first = min(num, _NUM_CHECKED)
     exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))

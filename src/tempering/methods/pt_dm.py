@@ -102,7 +102,6 @@ def fit(
         settings,
         progress,
         tell,
-        prepared.warnings(),
         prepared.checks,
         ((coldest.buffer, betas[-1]),),
     )

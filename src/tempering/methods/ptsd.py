@@ -115,7 +115,6 @@ def fit(
         settings,
         progress,
         tell,
-        prepared.warnings(),
         prepared.checks,
         tuple(zip(run.buffers[:-1], betas_of(tuple(run.temperatures[:-1])), strict=True)),
     )
@@ -318,8 +317,7 @@ def _drawn(key: Key, key_draw: Key, run: _Run, betas: Array, record: LevelRecord
     above = ((history.buffers[-1], betas[0]),)
     log_prob = lambda key, x: model.log_prob(key, x, settings.sampling)  # noqa: E731
     seen = coverage(jax.random.fold_in(key, 1), log_prob, above, weighted.log_weights, beta)
-    record.hidden_share, record.hidden_error = seen.get("hidden_share"), seen.get("hidden_error")
-    record.num_hidden = seen.get("num_hidden")
+    record.hidden_share, record.hidden_error, record.num_hidden = seen.hidden_share, seen.hidden_error, seen.num_hidden
     return weighted
 
 

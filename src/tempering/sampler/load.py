@@ -13,7 +13,7 @@ from tempering.diffusion.networks import make_network
 from tempering.errors import RunFolderError
 from tempering.registry import chart_from
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import LevelRecord
+from tempering.runs.records import Checks, LevelRecord
 from tempering.runs.storage import read_arrays, read_json, tree_from
 from tempering.sampler import FORMAT, Sampler
 from tempering.settings import Network, Sampling
@@ -79,8 +79,7 @@ def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Struc
         log_z_error=facts["log_z_error"],
         ess_fraction=facts["ess_fraction"],
         pareto_k=facts.get("pareto_k"),  # older files have none
-        warnings=tuple(facts["warnings"]),
-        checks=facts.get("checks", {}),  # older files have none
+        checks=Checks.from_dict(facts.get("checks", {})),  # older files have none, and warnings beside them
         chart=chart,
         structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
         folder=folder,

@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from tempering.lab.report.molecule_report import MOLECULE_CAPTIONS
-from tempering.lab.report.tables import cost_rows, ledger_rows, quality_rows
+from tempering.lab.report.tables import cost_rows, ledger_rows, quality_rows, warning_lines
 from tempering.plots.contents import RunContents
 from tempering.runs.records import level_table
 
@@ -110,7 +110,7 @@ def _particles(contents: RunContents) -> str | None:
 
 
 def _warnings(result: dict[str, Any]) -> str:
-    warnings = [str(warning) for warning in result.get("warnings") or []]
+    warnings = warning_lines(result)
     warnings += [f"{row.name} failed: {row.failure}" for row in quality_rows(result) if row.failure]
     if not warnings:
         return ""
