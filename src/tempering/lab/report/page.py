@@ -136,7 +136,8 @@ def _verdict(result: dict[str, Any]) -> str:
     entries = [{"status": "", **finding} for finding in findings if isinstance(finding, dict)]
     words = lambda entry: "; ".join(str(entry[k]) for k in ("meaning", "advice") if entry.get(k))  # noqa: E731
     body = "".join(
-        f"<tr{'' if entry['status'] == 'good' else ' class=failed'}><th scope=row>{escape(str(entry.get('name')))}</th>"
+        f"<tr{'' if entry['status'] in ('good', 'note') else ' class=failed'}>"
+        f"<th scope=row>{escape(str(entry.get('name')))}</th>"
         f"<td>{escape(str(entry['status']))}</td><td class=words>{escape(str(entry.get('measured')))}</td>"
         f"<td class=words>{escape(words(entry))}</td></tr>\n"
         for entry in entries

@@ -181,16 +181,19 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     """Cost, failures, findings that are not good and the verdict, a line each."""
     lines = [f"{name} {value}" + (f" ({remark})" if remark else "") for name, value, remark in cost_rows(result)]
     lines += [f"failed: {row.name}: {row.failure}" for row in quality_rows(result) if row.failure]
-    lines += warning_lines(result)
+    status = _verdict(result).get("status")
+    return [*lines, *warning_lines(result), *([f"verdict: {status}"] if status else [])]
+
+
+def _verdict(result: dict[str, Any]) -> dict[str, Any]:
     verdict = result.get("verdict")
-    return [*lines, f"verdict: {verdict.get('status')}"] if isinstance(verdict, dict) else lines
+    return verdict if isinstance(verdict, dict) else {}
 
 
 def warning_lines(result: dict[str, Any]) -> list[str]:
     """What to know before trusting the draws: every finding that is not good, in words; of old files their warnings."""
-    verdict = result.get("verdict")
-    findings = verdict.get("findings") if isinstance(verdict, dict) else None
-    entries = [entry for entry in findings if isinstance(entry, dict)] if isinstance(findings, list) else []
-    found = [Finding.from_dict(entry) for entry in entries]
+    entries = _verdict(result).get("findings")
+    entries = entries if isinstance(entries, list) else []
+    found = [Finding.from_dict(entry) for entry in entries if isinstance(entry, dict)]
     lines = [f"{finding.status}: {finding.line()}" for finding in found if finding.status != "good"]
     return lines + [f"warning: {warning}" for warning in result.get("warnings") or []]
