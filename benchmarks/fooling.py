@@ -109,7 +109,7 @@ def run(name: str, seed: int, budget: int, steps: int | None) -> dict:
         **answer,
         "verdict": verdict.as_dict(),
         "is_honest": answer["is_right"] or not verdict.is_trustworthy,
-        "checks": sampler.checks,
+        "checks": sampler.checks.as_dict(),
         "levels": [record.as_dict() for record in sampler.levels],
     }
 
@@ -129,7 +129,7 @@ def table(entries: list[dict]) -> str:
         )
         answer = "none" if log_z["found"] is None else f"{log_z['found']:.2f} ± {log_z['error'] or 0:.2f}"
         status = entry["verdict"]["status"]
-        troubles = "; ".join(f["name"] for f in entry["verdict"]["findings"] if f["status"] != "good")
+        troubles = "; ".join(f["name"] for f in entry["verdict"]["findings"] if f["status"] not in ("good", "note"))
         is_honest = "" if entry["is_honest"] else " **dishonest**"
         lines.append(
             f"| {entry['name']} | {entry['seed']} | {entry['evaluations']:,} | {true} | {found} | {log_z['true']:.2f}, "

@@ -159,7 +159,7 @@ def one(name: str, seed: int, options) -> dict:
         "log_z_error": sampler.log_z_error,
         "log_z_smc": long,
         "verdict": verdict.status,
-        "doubts": [f"{f.name}: {f.measured}" for f in verdict.findings if f.status != "good"],
+        "doubts": [f"{f.name}: {f.measured}" for f in verdict.troubles()],
     }
     print(json.dumps(record, indent=1), flush=True)
     return record

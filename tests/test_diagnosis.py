@@ -16,11 +16,12 @@ from tempering.buffer import Buffer
 from tempering.errors import SettingsError
 from tempering.lab.fooling import FOOLING
 from tempering.methods.automatic import default_settings
-from tempering.runs.records import LevelRecord
-from tempering.sampler.diagnosis import Finding, Verdict, compare, coverage, diagnose, hidden_mass
+from tempering.runs.records import Checks, LevelRecord
+from tempering.sampler.diagnosis import Coverage, Finding, Verdict, compare, coverage, diagnose, hidden_mass
 from tempering.targets import GaussianMixture
 
 CHECKS = {
+    "determinants": "exact",
     "pilot_temperature": 64.0,
     "pilot_rhat": 1.1,
     "pilot_is_mixed": True,
@@ -67,8 +68,15 @@ def sampler_of(checks=None, hottest=None, after=None, last=None, **changes) -> S
     levels = [
         dataclasses.replace(record, **(new or {})) for record, new in ((HOTTEST, hottest), (NEXT, after), (LAST, last))
     ]
-    numbers = {"ess_fraction": 0.8, "pareto_k": 0.2, "log_z": 1.0, "log_z_error": 0.02, "evaluations": 50_000}
-    return SimpleNamespace(levels=levels, checks={**CHECKS, **(checks or {})}, **{**numbers, **changes})
+    numbers = {
+        "ess_fraction": 0.8,
+        "pareto_k": 0.2,
+        "log_z": 1.0,
+        "log_z_error": 0.02,
+        "evaluations": 50_000,
+        "dim": 165,
+    }
+    return SimpleNamespace(levels=levels, checks=Checks(**{**CHECKS, **(checks or {})}), **{**numbers, **changes})
 
 
 def test_a_run_without_trouble_is_trustworthy():
@@ -155,7 +163,6 @@ def test_each_trouble_is_found_and_told(changes, status, name, advice):
 
 HARMLESS = {
     "a hard wall has a low virial and does not spread": {"hottest": {"virial": 0.0, "spread_growth": 1.0}},
-    "a few values are not finite": {"last": {"num_nonfinite": 3}},
     "one hidden point may be chance": {"checks": {"hidden_share": 0.04, "hidden_error": 0.005, "num_hidden": 2}},
     "no scouts above the far temperature": {
         "checks": {"scout_rhat": None, "scout_reach": None, "pilot_temperature": 4096.0}
@@ -171,12 +178,56 @@ HARMLESS = {
 @pytest.mark.parametrize("changes", HARMLESS.values(), ids=HARMLESS.keys())
 def test_what_is_no_trouble_is_not_told(changes):
     verdict = diagnose(sampler_of(**changes))
-    assert verdict.is_trustworthy, str(verdict)
+    assert verdict.is_trustworthy and verdict.notes() == (), str(verdict)
+
+
+NOTES = {
+    "a few values are not finite": (
+        {"last": {"num_nonfinite": 3}},
+        "usable values",
+        ["3 values of 50,000", "NaN or +inf", "none was accepted", "return -inf outside its support"],
+    ),
+    "a few starting points are replaced": (
+        {"hottest": {"num_replaced": 7}},
+        "usable values",
+        ["7 starting points", "could not start a chain", "init="],
+    ),
+    "determinants that nobody checked": (
+        {"checks": {"determinants": "unchecked"}},
+        "determinants behind log Z",
+        ["165 dimensions", "random probes", "more than its standard error", "divergence=exact"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "name", "words"), NOTES.values(), ids=NOTES.keys())
+def test_a_note_is_shown_and_leaves_the_verdict_as_it_is(changes, name, words):
+    verdict = diagnose(sampler_of(**changes))
+    (note,) = verdict.notes()
+    assert note.name == name and all(word in note.line() for word in words), note
+    assert verdict.is_trustworthy and verdict.troubles() == () and name not in verdict.line()
+    assert f"[--] {name}" in str(verdict) and f"What to do: {note.advice}" in str(verdict)
+
+
+def test_how_determinants_are_known_is_a_finding():
+    for how in ("exact", "checked"):
+        verdict = diagnose(sampler_of(checks={"determinants": how}))
+        (found,) = (finding for finding in verdict.findings if finding.name == "determinants behind log Z")
+        assert found.status == "good" and how in found.measured
+    assert not any("determinants" in f.name for f in diagnose(sampler_of(checks={"determinants": None})).findings)
+
+
+def test_a_heavy_tail_is_told_to_be_compared_over_seeds():
+    (found,) = diagnose(sampler_of(pareto_k=0.834)).troubles()
+    for words in ("Pareto k 0.83", "above 0.7", "not to be relied on", "budget", "several seeds"):
+        assert words in found.line()
+    (found,) = diagnose(sampler_of(ess_fraction=0.04)).troubles()
+    assert "differ from the target" in found.meaning and "several seeds" not in found.advice
 
 
 def test_old_records_leave_a_doubt_and_no_error():
     old = sampler_of()
-    old.checks = {}
+    old.checks = Checks()
     old.levels = [LevelRecord(0, 8.0), LevelRecord(1, 1.0)]
     assert diagnose(old).status == "doubtful"
     old.levels = []
@@ -184,11 +235,12 @@ def test_old_records_leave_a_doubt_and_no_error():
 
 
 def test_the_worst_finding_decides_and_comes_first():
-    good, doubt, wrong = (Finding(status, status, "1", "so") for status in ("good", "doubtful", "wrong"))
-    verdict = Verdict((good, doubt, wrong))
+    kinds = ("good", "note", "doubtful", "wrong")
+    good, note, doubt, wrong = (Finding(status, status, "1", "so") for status in kinds)
+    verdict = Verdict((good, note, doubt, wrong))
     assert verdict.status == "wrong" and verdict.troubles() == (wrong, doubt)
     lines = str(verdict).splitlines()
-    assert [line[:4] for line in lines if line.startswith("[")] == ["[XX]", "[!!]", "[ok]"]
+    assert [line[:4] for line in lines if line.startswith("[")] == ["[XX]", "[!!]", "[--]", "[ok]"]
 
 
 def test_hidden_mass_is_that_beyond_the_models_own_weights():
@@ -247,12 +299,12 @@ def test_coverage_sees_the_mode_that_a_model_dropped(origin):
         own = jax.vmap(target.log_density)(draws) - log_q
         log_prob = lambda key, x: model.log_prob(key, x, None)  # noqa: B023, E731
         found = coverage(jax.random.key(6), log_prob, evidence_of(target, origin), own, jnp.ones(()))
-        assert abs(found["hidden_share"] - lost) <= 4.0 * found["hidden_error"] + 1e-6, found
-        assert found["num_evidence"] > 200
+        assert abs(found.hidden_share - lost) <= 4.0 * found.hidden_error + 1e-6, found
+        assert found.num_evidence > 200
         # The draws' own weights see nothing of it.
         weights = np.exp(np.asarray(own, np.float64) - np.max(own))
         assert (weights.sum() ** 2 / np.sum(weights**2)) / 1000 > 0.5
-        assert (found["predicted_ess_fraction"] < 0.01) == (lost > 0)
+        assert (found.predicted_ess_fraction < 0.01) == (lost > 0)
 
 
 def test_coverage_without_evidence_says_so():
@@ -265,7 +317,7 @@ def test_coverage_without_evidence_says_so():
         (((buffer, one),), -jnp.inf * jnp.ones(3)),
     ):
         found = coverage(jax.random.key(0), lambda key, x: x[:, 0], evidence, own, one)
-        assert found == {"num_evidence": 0.0}
+        assert found == Coverage(0.0)
 
 
 def fitted(second: float, target: GaussianMixture | None = None, **changes) -> SimpleNamespace:
@@ -332,11 +384,13 @@ def test_a_fit_carries_its_verdict(tmp_path):
     sampler = tp.fit(mixture(0.3), budget=12_000, seed=3, settings=shrunk(quick(12)), progress=False)
     verdict = sampler.diagnose()
     assert verdict.line() in sampler.summary()
-    assert {"scout_rhat", "num_evidence", "log_z_final", "num_final_draws"} <= set(sampler.checks)
+    checks = sampler.checks
+    assert None not in (checks.scout_rhat, checks.num_evidence, checks.log_z_final, checks.num_final_draws)
+    assert checks.determinants == "exact" and sampler.findings == verdict.findings
     assert sampler.levels[0].rhat is not None and sampler.levels[-1].num_draws > 0
     sampler.save(tmp_path / "s")
     loaded = tp.load(tmp_path / "s")
-    assert loaded.diagnose() == verdict
+    assert loaded.diagnose() == verdict and loaded.checks == checks
     assert json.loads((tmp_path / "s" / "sampler.json").read_text())["verdict"] == verdict.as_dict()
     # A network that has learnt nothing must not be trusted.
     assert not verdict.is_trustworthy
@@ -350,7 +404,7 @@ def test_an_honest_fit_finds_the_mode_no_chain_started_in():
     weights = np.exp(log_weights - log_weights.max())
     share = float(np.sum(weights * (draws[:, 0] > 8.0)) / np.sum(weights))
     assert abs(share - 0.5) < 0.1 or not sampler.diagnose().is_trustworthy
-    assert sampler.checks["scout_rhat"] > 1.4
+    assert sampler.checks.scout_rhat > 1.4
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,11 @@ from support.exact_sampler import LOCATION, STD, linear_denoiser, moved_denoiser
 from support.molecules import turned_alanine
 from support.tiny import quick_compilation
 from tempering.diffusion import DiffusionModel
-from tempering.lab import evaluation
+from tempering.lab import evaluation, run
 from tempering.lab.evaluation import _reweighted, judge
 from tempering.lab.metrics import molecule_metrics
-from tempering.registry import make_target
+from tempering.lab.presets import PRESETS
+from tempering.registry import make_target, target_of
 from tempering.runs.config import MetricsConfig
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
@@ -156,3 +158,19 @@ def test_fewer_weighted_draws_than_trusted_samples_all_count():
     found = _reweighted(ALDP, draws, np.zeros(40, np.float32), sets)
     assert {(metric.num_samples, metric.num_floor) for metric in found.values()} == {(40, 40)}
     assert _reweighted(ALDP, draws, np.full(40, -np.inf, np.float32), sets) == {}
+
+
+def test_reference_samples_that_are_missing_or_doubtful_are_noted(monkeypatch):
+    config, known = PRESETS["lj13"], SimpleNamespace(positions=np.zeros((4, 39)), is_converged=True)
+    target = target_of(config)
+    for found, words in (
+        (None, ("compared with none", "tempering reference lj13 --n 20", "evaluate")),
+        (SimpleNamespace(positions=known.positions, is_converged=False), ("not converged", "mislead")),
+        (known, ()),
+    ):
+        monkeypatch.setattr(run, "load_reference", lambda *_, found=found: found)
+        positions, notes = run._trusted(config, 10, target)
+        assert positions is (None if found is None else found.positions)
+        assert len(notes) == bool(words) and all(word in note.line() for note in notes for word in words)
+        assert all(note.status == "note" for note in notes)
+    assert run._trusted(config, 10, Gaussian(LOCATION, np.diag(STD))) == (None, ())

@@ -13,7 +13,7 @@ from support.tiny_fits import fit
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.methods import learning
-from tempering.methods.learning import _unchecked, checked_log_z
+from tempering.methods.learning import _determinants, checked_log_z
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
 from tempering.targets import anisotropic_gaussian
@@ -109,13 +109,14 @@ def test_the_last_level_counts_where_its_determinants_were_checked_and_its_weigh
     sampling = dataclasses.replace(settings.sampling, divergence="hutchinson", num_probes=2)
     with quick_compilation():
         sampler = fit(settings=dataclasses.replace(settings, sampling=sampling))
-    own, last = (sampler.checks["log_z_final"], sampler.checks["log_z_final_error"]), sampler.levels[-1]
+    own, last = (sampler.checks.log_z_final, sampler.checks.log_z_final_error), sampler.levels[-1]
+    assert sampler.checks.determinants == ("checked" if largest_checked > 1 else "unchecked")
     is_pooled = tail < 0.5 and largest_checked > 1
     assert given == ([own, (last.log_z, last.log_z_error)] if is_pooled else [own])
     assert (sampler.log_z, sampler.log_z_error) == pooled_log_z(given)
 
 
-def test_determinants_that_nobody_checked_are_said():
+def test_how_determinants_are_known_is_recorded():
     probes = Sampling(divergence="automatic")
-    assert "129 dimensions" in _unchecked(probes, 129)[0]
-    assert _unchecked(probes, 128) == _unchecked(Sampling(divergence="exact"), 129) == ()
+    assert _determinants(probes, 129) == "unchecked" and _determinants(probes, 128) == "checked"
+    assert _determinants(Sampling(divergence="exact"), 129) == "exact"

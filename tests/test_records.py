@@ -1,41 +1,8 @@
-"""Warnings in words: each trouble is told with its number, and a run without trouble is told nothing."""
+"""Records as files keep them: what was written is read back, and files of older versions are read."""
 
-import pytest
+import json
 
-from tempering.runs.records import LevelRecord, level_warnings
-
-
-def levels(**numbers) -> list[LevelRecord]:
-    return [LevelRecord(0, 10.0), LevelRecord(1, 1.0, **numbers)]
-
-
-def test_a_clean_run_has_no_warning():
-    assert level_warnings(levels(), 0.9) == ()
-    assert level_warnings(levels(), None) == ()
-    assert level_warnings(levels(), 0.9, 0.69) == ()
-    assert level_warnings(levels(), 0.9, float("-inf")) == ()
-
-
-@pytest.mark.parametrize(
-    ("numbers", "ess", "told"),
-    [
-        ({"num_nonfinite": 1234}, 0.9, ["1,234", "NaN", "-inf outside"]),
-        ({"num_replaced": 7}, 0.9, ["7 starting points", "init="]),
-        ({}, 0.01, ["0.010", "budget"]),
-    ],
-)
-def test_each_trouble_is_told(numbers, ess, told):
-    (warning,) = level_warnings(levels(**numbers), ess)
-    assert all(word in warning for word in told)
-
-
-def test_a_heavy_tail_is_told():
-    (warning,) = level_warnings(levels(), 0.9, 0.834)
-    assert all(word in warning for word in ("Pareto k of 0.83", "0.7", "budget", "several seeds"))
-
-
-def test_troubles_add_up():
-    assert len(level_warnings(levels(num_nonfinite=1, num_replaced=1), 0.0, 2.0)) == 4
+from tempering.runs.records import Checks, LevelRecord
 
 
 def test_records_without_a_newer_number_are_read():
@@ -43,3 +10,11 @@ def test_records_without_a_newer_number_are_read():
     assert LevelRecord.from_dict(facts).pareto_k == 0.3
     del facts["pareto_k"]
     assert LevelRecord.from_dict(facts) == LevelRecord(1, 1.0)
+
+
+def test_checks_are_read_as_they_were_written():
+    checks = Checks(pilot_temperature=64.0, pilot_is_mixed=False, num_starts=200, determinants="checked")
+    facts = json.loads(json.dumps(checks.as_dict()))
+    assert Checks.from_dict(facts) == checks
+    assert Checks.from_dict({"num_starts": 7, "a number of another version": 1.0}) == Checks(num_starts=7)
+    assert Checks.from_dict({}) == Checks()

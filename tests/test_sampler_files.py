@@ -14,6 +14,7 @@ from support.exact_sampler import (
     sampler_of,
 )
 from tempering.errors import RunFolderError
+from tempering.runs.records import Checks
 from tempering.runs.storage import write_json
 from tempering.sampler.load import load_sampler, model_like
 
@@ -94,7 +95,21 @@ def test_the_summary_says_what_matters(trained):
         "weights  0.25",
     ):
         assert part in text
-    *_, warning, verdict = text.splitlines()
-    assert warning == "warning: the pilot's chains did not mix" and verdict.startswith("verdict: ")
-    bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, warnings=())
-    assert "\nlog Z  " not in bare.summary() and "warning" not in bare.summary()
+    *_, verdict = text.splitlines()
+    assert verdict.startswith(trained.diagnose().line())
+    assert "[!!] the hottest level: pilot's R-hat 1.90 at T = 2" in text and "[ok]" not in text
+    assert all(finding.advice in text for finding in trained.findings if finding.status != "good")
+    bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, checks=Checks())
+    assert "\nlog Z  " not in bare.summary() and "did not mix" not in bare.summary()
+
+
+def test_a_file_with_warnings_and_without_newer_checks_is_read(trained, tmp_path):
+    """Of the versions that kept warnings in words beside a bare table of checks."""
+    trained.save(tmp_path / "old")
+    path = tmp_path / "old" / "sampler.json"
+    facts = trained.facts()
+    facts["warnings"] = ["the pilot's chains did not mix"]
+    facts["checks"] = {"pilot_temperature": 2.0, "pilot_rhat": 1.9, "pilot_is_mixed": False, "num_final_draws": 2000}
+    write_json(path, facts)
+    old = load_sampler(tmp_path / "old")
+    assert old.checks == trained.checks and old.findings == trained.findings

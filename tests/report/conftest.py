@@ -14,8 +14,12 @@ from tempering.lab.report import make_report
 from tempering.registry import make_target
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_json, write_arrays, write_json
+from tempering.sampler.diagnosis import Finding, Verdict
 
 TEMPERATURES = (60.0, 30.0, 15.0, 7.5, 3.5, 1.8, 1.0)
+GOOD = Finding("final weights", "good", "effective share 0.430 of 10,000 draws", "they can be relied on")
+NOTE = Finding("usable values", "note", "3 values not finite", "none was accepted", "mend the density there")
+VERDICT = Verdict((GOOD, NOTE)).as_dict()
 
 
 def _log_densities(target, points: np.ndarray) -> np.ndarray:
@@ -78,7 +82,7 @@ def _write_common(folder: Path, name: str, method: str, target: dict, dim: int, 
         _metric("mean_log_likelihood", -5.31, -5.21, "nats", smaller_is_better=False),
         _metric("paper_w2", None, 0.9, "length", failure="the solver did not converge; give fewer samples"),
     ]
-    facts |= {"metrics": {metric["name"]: metric for metric in metrics}, "warnings": ["ESS at level 6 is low"]}
+    facts |= {"metrics": {metric["name"]: metric for metric in metrics}, "verdict": VERDICT}
     write_json(folder / "result.json", {**facts, **result})
 
 
@@ -133,7 +137,7 @@ def write_deep_run(folder: Path, num: int = 2000, dim: int = 8) -> Path:
     buffer = {"buffer/position": exact[:num], "buffer/log_density": _log_densities(target, exact[:num])}
     write_arrays(folder / "levels" / "06" / "buffer.npz", buffer)
     where = {"name": "many_well", "arguments": {"dim": dim}}
-    _write_common(folder, "many-well", "pt_dm", where, dim, log_z=41.2, log_z_exact=41.174, warnings=[])
+    _write_common(folder, "many-well", "pt_dm", where, dim, log_z=41.2, log_z_exact=41.174, verdict={})
     return folder
 
 

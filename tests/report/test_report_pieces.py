@@ -78,7 +78,7 @@ def test_a_missing_array_costs_only_what_needs_it(plane_run, name):
 
 
 @pytest.mark.parametrize(
-    "entry", ["metrics", "levels", "ledger", "warnings", "log_z", "target", "dim", "seed", "budget"]
+    "entry", ["metrics", "levels", "ledger", "verdict", "log_z", "target", "dim", "seed", "budget"]
 )
 def test_a_missing_entry_of_the_result_is_left_out(plane_run, entry):
     whole = read_contents(plane_run)
@@ -103,6 +103,7 @@ def test_the_verdict_is_on_the_page_and_doubts_are_marked():
     assert "<h2>Verdict: doubtful</h2>" in text
     assert "<tr class=failed><th scope=row>the hottest level" in text and "unmixed; heat" in text
     assert "<tr><th scope=row>final weights" in text
+    assert "<li>doubtful: the hottest level: R-hat 2; unmixed; heat</li>" in text and "<li>good" not in text
     assert "Verdict" not in page(_contents(result={"name": "x"}), {})
 
 
@@ -179,12 +180,17 @@ def test_plain_lines_of_quality_are_aligned_and_complete(plane_run):
     table = lines[: len(result["metrics"])]
     assert {len(line) for line in table} == {len(header)} and max(map(len, table)) < 80
     rest = "\n".join(lines[len(result["metrics"]) :])
-    for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2", "warning: ESS at level 6"):
+    for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2"):
         assert words in rest
+    finding, verdict = lines[-2:]
+    assert finding == "note: usable values: 3 values not finite; none was accepted; mend the density there"
+    assert verdict == "verdict: trustworthy"
+    assert "warning: of an older version" in quality_lines({**result, "warnings": ["of an older version"]})
 
 
 def test_the_rich_table_shows_markup_as_text(plane_run):
-    result = {**read_json(plane_run / "result.json"), "name": "[red]x[/red]", "warnings": ["[bold]look"]}
+    result = {**read_json(plane_run / "result.json"), "name": "[red]x[/red]"}
+    result["verdict"] = {"status": "[bold]look", "findings": []}
     result["metrics"]["[blink]"] = {"value": 1.0}
     stream = io.StringIO()
     Console(file=stream, width=100).print(quality_table(result))

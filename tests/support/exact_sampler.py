@@ -9,7 +9,7 @@ from support.counting import counting_target
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import LevelRecord
+from tempering.runs.records import Checks, LevelRecord
 from tempering.sampler import Sampler
 from tempering.settings import Network, Sampling
 from tempering.targets import Gaussian
@@ -53,7 +53,7 @@ def sampler_of(denoiser, **changes) -> Sampler:
         "log_z_error": 0.01,
         "ess_fraction": 0.9,
         "pareto_k": 0.25,
-        "warnings": ("the pilot's chains did not mix",),
+        "checks": Checks(pilot_temperature=2.0, pilot_rhat=1.9, pilot_is_mixed=False, num_final_draws=2000),
     }
     return Sampler(**(facts | changes))
 

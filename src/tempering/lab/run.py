@@ -19,6 +19,7 @@ from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
 from tempering.runs.storage import read_json, write_arrays, write_json
 from tempering.sampler import Sampler, has_sampler
+from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.load import load_sampler
 from tempering.targets import ExactTarget, Inner
 from tempering.types import OnEvent, ignore_event
@@ -90,7 +91,7 @@ def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, A
 def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_event: OnEvent) -> dict[str, Any]:
     config = folder.config
     key = jax.random.fold_in(jax.random.key(config.seed), _METRICS_KEY)
-    trusted, remark = _trusted(config, settings.num_samples, sampler.target)
+    trusted, notes = _trusted(config, settings.num_samples, sampler.target)
     metrics, arrays = judge(sampler, key, settings, on_event, trusted=trusted)
     write_arrays(folder.path / "evaluation.npz", arrays)
     folder.log({"event": "judged"})
@@ -105,8 +106,8 @@ def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_even
         "evaluations": sampler.evaluations,
         "budget": config.budget,
         **{name: facts[name] for name in ("ledger", "levels", "log_z", "log_z_error")},
-        **{name: facts[name] for name in ("ess_fraction", "pareto_k", "verdict")},
-        "warnings": [*facts["warnings"], *remark],
+        **{name: facts[name] for name in ("ess_fraction", "pareto_k")},
+        "verdict": Verdict((*sampler.findings, *notes)).as_dict(),
         "log_z_exact": None if exact is None else float(exact),
         "metrics": metrics,
         "device": jax.devices()[0].device_kind,
@@ -116,16 +117,19 @@ def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_even
     return result
 
 
-def _trusted(config: RunConfig, num: int, target: Any) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """Kept reference samples of a system of particles, twice `num` if there are, and what to say of them."""
+def _trusted(config: RunConfig, num: int, target: Any) -> tuple[np.ndarray | None, tuple[Finding, ...]]:
+    """Kept reference samples of a system of particles, twice `num` if there are, and what a reader should know."""
+    name = "reference samples"
     if not isinstance(target, Inner):
         return None, ()
     found = load_reference(config.target, 2 * num) or load_reference(config.target, num)
     if found is None:
-        return None, (
-            "no reference samples of this system are kept, and draws were compared with none: `tempering reference "
-            f"{config.name} --n {2 * num}` makes them, and `tempering evaluate` with this folder judges again",
+        advice = (
+            f"`tempering reference {config.name} --n {2 * num}` makes them, and `tempering evaluate` with this folder "
+            "judges again"
         )
+        return None, (Finding(name, "note", "none of this system are kept", "draws were compared with none", advice),)
     if not found.is_converged:
-        return found.positions, ("the reference samples are marked as not converged; metrics against them mislead",)
+        meaning = "metrics against them mislead"
+        return found.positions, (Finding(name, "note", "they are marked as not converged", meaning),)
     return found.positions, ()

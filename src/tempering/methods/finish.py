@@ -1,7 +1,7 @@
 """The end of every method: the sampler of the last level, weighed, with log Z and what its weights have to say."""
 
 import dataclasses
-from typing import Any
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.diffusion.solve import is_exact
 from tempering.methods.run import Run
-from tempering.runs.records import LevelRecord, finite_or_none, level_warnings
+from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
 from tempering.settings import Sampling
@@ -54,8 +54,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         ledger=journal.ledger,
         log_z=records[-1].log_z,
         log_z_error=records[-1].log_z_error,
-        warnings=(*run.start.warnings(), *level_warnings(records, None)),
-        checks={**run.start.checks, "num_starts": num_starts},
+        checks=dataclasses.replace(run.start.checks, num_starts=num_starts),
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
@@ -69,16 +68,25 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
     own = checked_log_z(key, model, sampling, weighted)
     log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *_guided_log_z(run, records[-1])]))
-    final: dict[str, Any] = {"num_final_draws": num}
-    final["log_z_final"], final["log_z_final_error"] = (finite_or_none(value) for value in own)
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
-    final |= coverage(jax.random.fold_in(key, num), log_prob, known[:-1] or known, weighted.log_weights, beta)
-    k, ess = finite_or_none(weighted.pareto_k), weighted.ess_fraction
-    warnings = (*run.start.warnings(), *level_warnings(records, ess, k), *_unchecked(sampling, run.target.dim))
-    measured = {"log_z": log_z, "log_z_error": error, "ess_fraction": ess, "pareto_k": k}
-    return dataclasses.replace(sampler, **measured, checks={**sampler.checks, **final}, warnings=warnings)
+    seen = coverage(jax.random.fold_in(key, num), log_prob, known[:-1] or known, weighted.log_weights, beta)
+    return dataclasses.replace(
+        sampler,
+        log_z=log_z,
+        log_z_error=error,
+        ess_fraction=weighted.ess_fraction,
+        pareto_k=finite_or_none(weighted.pareto_k),
+        checks=dataclasses.replace(
+            sampler.checks,
+            num_final_draws=num,
+            log_z_final=finite_or_none(own[0]),
+            log_z_final_error=finite_or_none(own[1]),
+            determinants=_determinants(sampling, run.target.dim),
+            **dataclasses.asdict(seen),
+        ),
+    )
 
 
 def _model(run: Run, levels: Levels) -> DiffusionModel:
@@ -92,18 +100,15 @@ def _model(run: Run, levels: Levels) -> DiffusionModel:
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:
     """The last level's own estimate, where its error can be trusted."""
     dim, k = run.target.dim, last.pareto_k
-    is_known = is_exact(run.settings.sampling, dim) or dim <= _LARGEST_CHECKED
+    is_known = _determinants(run.settings.sampling, dim) != "unchecked"
     return [(last.log_z, last.log_z_error)] if k is not None and k <= 0.5 and is_known else []
 
 
-def _unchecked(sampling: Sampling, dim: int) -> tuple[str, ...]:
-    """What to say of a log Z whose determinants nobody checked."""
-    if is_exact(sampling, dim) or dim <= _LARGEST_CHECKED:
-        return ()
-    return (
-        f"in {dim} dimensions log Z rests on determinants estimated from random probes, unchecked: it may be off by "
-        "more than its standard error; sampling.divergence=exact has none of that, and is slow",
-    )
+def _determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
+    """How the densities of draws in `dim` dimensions are known."""
+    if is_exact(sampling, dim):
+        return "exact"
+    return "checked" if dim <= _LARGEST_CHECKED else "unchecked"
 
 
 def checked_log_z(
@@ -115,7 +120,7 @@ def checked_log_z(
         key: the one that the draws were made with; `is_quasi_random` likewise.
     """
     num, dim = weighted.states.position.shape
-    if is_exact(sampling, dim) or dim > _LARGEST_CHECKED:
+    if _determinants(sampling, dim) != "checked":
         return weighted.log_z
     first = min(num, _NUM_CHECKED)
     exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))

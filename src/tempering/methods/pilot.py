@@ -1,7 +1,7 @@
 """Before a method samples: ladder, starting points and units of its chains, by a counted pilot if need be."""
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import equinox as eqx
@@ -16,7 +16,7 @@ from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, rows_start
 from tempering.parallel_tempering.pilot.heat import Measure
 from tempering.runs.checkpoint import Journal
-from tempering.runs.records import finite_or_none
+from tempering.runs.records import Checks, finite_or_none
 from tempering.settings import MethodSettings, require
 from tempering.targets import Units
 from tempering.targets.cost import has_gradient, points_per_gradient
@@ -39,26 +39,13 @@ class Start:
     """Where a run starts: the ladder, the starting points, and the units in which kernels move.
 
     Args:
-        rhats: of the pilot, by temperature; empty where none was run, and units are then those of masses alone.
-        checks: what the pilot has to say to a verdict.
+        checks: the numbers of the pilot; empty where none was run, and units are then those of masses alone.
     """
 
     temperatures: tuple[float, ...]
     start_fn: StartFn
     units: Units
-    rhats: tuple[tuple[float, float], ...] = ()
-    is_mixed: bool = True
-    checks: dict[str, float | bool | None] = field(default_factory=dict)
-
-    def warnings(self) -> tuple[str, ...]:
-        """What the pilot found wanting."""
-        if self.is_mixed:
-            return ()
-        temperature, rhat = self.rhats[-1]
-        return (
-            f"the pilot's chains did not mix at any temperature it tried (R-hat {rhat:.2f} at T = {temperature:g}): "
-            "modes may be missing; give `scale=` or `init=` that covers them, a hotter `ladder=`, or more pilot steps",
-        )
+    checks: Checks = Checks()
 
 
 class _PilotPart(eqx.Module):
@@ -178,16 +165,15 @@ def _piloted(key: Key, target, settings: MethodSettings, start_fn: StartFn, jour
     own = (points[0], jnp.zeros((3,)), *((jnp.zeros((1, 1)),) * 2 if is_mixing else (None, None)))
     like = _PilotPart(jnp.zeros(()), jnp.zeros((), jnp.int32), jnp.zeros((1, 2)), points, *own)
     part = journal.part(0, "pilot", like, run_pilot)
-    rhats = tuple((temperature, rhat) for temperature, rhat in np.asarray(part.rhats).tolist())
     temperatures = temperatures_of(settings.ladder, dim=target.dim, hottest=float(part.hottest))
     scout_rhat, scout_reach, is_running_away = np.asarray(part.scouts).tolist()
-    checks = {
-        "pilot_temperature": float(part.hottest),
-        "pilot_rhat": finite_or_none(rhats[-1][1]),
-        "pilot_is_mixed": bool(part.is_mixed),
-        "scout_rhat": finite_or_none(scout_rhat),
-        "scout_reach": finite_or_none(scout_reach),
-        "is_running_away": bool(is_running_away),
-    }
+    checks = Checks(
+        pilot_temperature=float(part.hottest),
+        pilot_rhat=finite_or_none(np.asarray(part.rhats)[-1, 1]),
+        pilot_is_mixed=bool(part.is_mixed),
+        scout_rhat=finite_or_none(scout_rhat),
+        scout_reach=finite_or_none(scout_reach),
+        is_running_away=bool(is_running_away),
+    )
     units = Units(part.scale, part.matrix, part.inverse)
-    return Start(temperatures, rows_start(part.positions), units, rhats, bool(part.is_mixed), checks)
+    return Start(temperatures, rows_start(part.positions), units, checks)

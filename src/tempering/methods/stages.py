@@ -99,8 +99,7 @@ def weigh(run: Run, levels: Levels, draws: Draws) -> Weighted:
     key, above = jax.random.fold_in(run.key_of(level, "guide"), 1), ((levels.buffers[-1], levels.beta(1)),)
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
     seen = coverage(key, log_prob, above, weighted.log_weights, levels.beta(0))
-    record.hidden_share, record.hidden_error = seen.get("hidden_share"), seen.get("hidden_error")
-    record.num_hidden = seen.get("num_hidden")
+    record.hidden_share, record.hidden_error, record.num_hidden = seen.hidden_share, seen.hidden_error, seen.num_hidden
     return weighted
 
 

@@ -21,14 +21,12 @@ from tempering.plots.style import (
     temperature_text,
 )
 from tempering.runs.ledger import APART, stage_name
-from tempering.weights.pareto import pareto_k
+from tempering.weights.pareto import RELIABLE_K, pareto_k
 
 __all__ = ["ladder_figure", "training_figure", "weights_figure"]
 
 MAX_LABELS = 10
 """Bars that are all named; of more, every other, every third, ... is."""
-RELIABLE_K = 0.7
-"""Pareto k above which weighted means are not to be relied on (Vehtari et al. 2024)."""
 _RATES = (
     ("ess_fraction", "ESS, raw weights", SERIES[0], "-"),
     ("truncated_ess_fraction", "ESS, truncated", SERIES[1], "--"),
@@ -155,8 +153,8 @@ def weights_figure(contents: RunContents) -> Picture | None:
     title += f"largest hundredth {shares[: max(1, num // 100)].sum():.1%}"
     k = pareto_k(np.where(np.isfinite(log_weights), log_weights, -np.inf))
     if np.isfinite(k):
-        judged = "above 0.7: not to be relied on" if k > RELIABLE_K else "at most 0.7, as far as the draws reach"
-        title += f"\nPareto k {round(k, 2) + 0.0:.2f}, {judged}"
+        judged = ("at most {}, as far as the draws reach", "above {}: not to be relied on")[k > RELIABLE_K]
+        title += f"\nPareto k {round(k, 2) + 0.0:.2f}, {judged.format(RELIABLE_K)}"
     if num_zero:
         title += f"\n{num_zero:,} weights are zero or undefined"
 

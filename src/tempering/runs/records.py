@@ -1,9 +1,10 @@
-"""What is told of a level when it is done: plain numbers, ready for JSON and for a table."""
+"""What a run records of its levels, its pilot and its final draws: plain numbers, ready for JSON and for a table."""
 
 import math
 from dataclasses import asdict, dataclass, field, fields
+from typing import Literal
 
-__all__ = ["LevelRecord", "finite_or_none", "level_table", "level_warnings"]
+__all__ = ["Checks", "LevelRecord", "finite_or_none", "level_table"]
 
 
 def finite_or_none(value) -> float | None:
@@ -82,6 +83,52 @@ class LevelRecord:
         return cls(**{name.name: record[name.name] for name in fields(cls) if name.name in record})
 
 
+@dataclass(frozen=True)
+class Checks:
+    """Numbers of a whole run that findings are made of, beside those of its levels; None where nothing was measured.
+
+    Args:
+        pilot_temperature: the hottest temperature that the pilot settled on.
+        pilot_rhat: of the pilot's chains there: the largest split R-hat over coordinates.
+        pilot_is_mixed: whether they mixed at any temperature that was tried.
+        scout_rhat: of chains and returned scouts together (`parallel_tempering.pilot`).
+        scout_reach: how many times as hot as the chains the scouts went.
+        is_running_away: whether hot chains spread without end.
+        num_starts: starting points that the initial tempering asked for.
+        num_final_draws: draws of the final model that were weighed.
+        log_z_final, log_z_final_error: log Z from these draws alone, and its standard error.
+        determinants: of these draws' densities: exact, or estimated from random probes and checked, or not.
+        num_evidence, hidden_share, hidden_error, num_hidden, predicted_ess_fraction: what samples of hotter levels say
+            of the final model (`sampler.diagnosis.Coverage`).
+    """
+
+    pilot_temperature: float | None = None
+    pilot_rhat: float | None = None
+    pilot_is_mixed: bool | None = None
+    scout_rhat: float | None = None
+    scout_reach: float | None = None
+    is_running_away: bool | None = None
+    num_starts: int | None = None
+    num_final_draws: int | None = None
+    log_z_final: float | None = None
+    log_z_final_error: float | None = None
+    determinants: Literal["exact", "checked", "unchecked"] | None = None
+    num_evidence: float | None = None
+    hidden_share: float | None = None
+    hidden_error: float | None = None
+    num_hidden: int | None = None
+    predicted_ess_fraction: float | None = None
+
+    def as_dict(self) -> dict:
+        """A JSON-ready copy."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, checks: dict) -> "Checks":
+        """The checks that `as_dict` described; those of older versions lack some numbers."""
+        return cls(**{name.name: checks[name.name] for name in fields(cls) if name.name in checks})
+
+
 _COLUMNS = (
     ("level", "level", "{:d}"),
     ("T", "temperature", "{:.4g}"),
@@ -107,46 +154,3 @@ def level_table(levels: list[LevelRecord]) -> list[list[str]]:
         cells = ["-" if value is None else form.format(value) for value, form in values]
         rows.append([*cells, f"{sum(record.evaluations.values()):,}"])
     return rows
-
-
-_LOW_ESS = 0.05
-"""Below this effective share, twenty draws are worth one: weighted means are noise and unweighted ones biased."""
-
-
-_HIGH_K = 0.7
-"""Above it, means over a practical number of weighted draws cannot be trusted (Vehtari et al. 2024)."""
-
-
-def level_warnings(
-    levels: list[LevelRecord], ess_fraction: float | None, pareto_k: float | None = None
-) -> tuple[str, ...]:
-    """What a user should know before trusting the draws, in words, with what to do.
-
-    Args:
-        ess_fraction, pareto_k: of the final model's raw weights; None where it was not measured.
-    """
-    warnings = []
-    num_nonfinite = sum(record.num_nonfinite for record in levels)
-    num_replaced = sum(record.num_replaced for record in levels)
-    if num_nonfinite:
-        warnings.append(
-            f"{num_nonfinite:,} proposals, samples or training steps met a density that was NaN or +inf, or had no "
-            "finite gradient; none was accepted, but mend the density there, or return -inf outside its support"
-        )
-    if num_replaced:
-        warnings.append(
-            f"{num_replaced:,} starting points could not start a chain (outside the support, or not finite) and were "
-            "replaced by others; give `scale=` or `init=` points inside the support"
-        )
-    if ess_fraction is not None and ess_fraction < _LOW_ESS:
-        warnings.append(
-            f"the final model's weights have an effective share of {ess_fraction:.3f}: its draws differ from the "
-            "target and weighted expectations rest on few of them; raise `budget`, or give more levels in `ladder=`"
-        )
-    if pareto_k is not None and pareto_k > _HIGH_K:
-        warnings.append(
-            f"the final model's weights have a Pareto k of {pareto_k:.2f}, above {_HIGH_K}: the largest have a heavy "
-            "tail, so that weighted means, log Z and their errors are not to be relied on; raise `budget`, or give "
-            "more levels in `ladder=`, and compare `sample_weighted` over several seeds"
-        )
-    return tuple(warnings)

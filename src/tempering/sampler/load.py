@@ -13,10 +13,11 @@ from tempering.diffusion.networks import make_network
 from tempering.errors import RunFolderError
 from tempering.registry import chart_from
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import LevelRecord
+from tempering.runs.records import Checks, LevelRecord
 from tempering.runs.storage import read_arrays, read_json, tree_from
 from tempering.sampler import FORMAT, Sampler
-from tempering.settings import Network, Sampling
+from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
+from tempering.settings.changes import build
 from tempering.transforms.centred import Centred
 
 __all__ = ["load_sampler", "model_like"]
@@ -82,12 +83,20 @@ def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Struc
         log_z_error=facts["log_z_error"],
         ess_fraction=facts["ess_fraction"],
         pareto_k=facts["pareto_k"],
-        warnings=tuple(facts["warnings"]),
-        checks=facts["checks"],
+        checks=Checks.from_dict(facts["checks"]),
+        settings=_settings(facts.get("settings")),
         chart=chart,
         structure=read_structure(facts["structure"], structure or getattr(target, "structure", None)),
         folder=folder,
     )
+
+
+def _settings(stored: dict[str, Any] | None) -> MethodSettings | None:
+    """The settings that the fit was made with; None where the folder does not hold them."""
+    if stored is None:
+        return None
+    kinds = {kind.__name__: kind for kind in (PTSDSettings, PTDMSettings, ReweightedSettings)}
+    return build(kinds[stored["kind"]], {name: value for name, value in stored.items() if name != "kind"})
 
 
 def _tupled(value: Any) -> Any:

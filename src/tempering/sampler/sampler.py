@@ -12,10 +12,11 @@ from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.runs.exports import check_place, named_arrays, write_draws
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import LevelRecord, finite_or_none, level_table
+from tempering.runs.records import Checks, LevelRecord, finite_or_none, level_table
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
-from tempering.sampler.diagnosis import Verdict, diagnose
-from tempering.settings import Network, Sampling, require, require_count, require_flag, require_seed
+from tempering.sampler.diagnosis import Finding, Verdict, diagnose
+from tempering.settings import MethodSettings, Network, Sampling, require, require_count, require_flag, require_seed
+from tempering.settings.changes import plain
 from tempering.transforms import Chart, embed_rows, restrict_rows
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
@@ -43,14 +44,14 @@ class Sampler:
         target: the density, or None after loading without one; all draws but those of `sample` need it.
         method: name of the method that made it.
         network, sampling: the settings that rebuild and run the model.
+        settings: those that the fit was made with, everything settled; None where they are not known.
         levels: one record a level, hottest first.
         ledger: every evaluation made, by stage.
         log_z: estimate of log Z at T = 1; `log_z_error` its standard error.
         ess_fraction: of the final model's raw weights on `num_final_draws` draws.
         pareto_k: shape of those weights' upper tail (`pareto.pareto_k`); above 0.7 they are not to be relied on. None
             where it was not measured or has no finite value.
-        warnings: what a user should know before trusting the draws.
-        checks: more numbers that `diagnose` looks at: of the pilot, of the final draws, of what the model covers.
+        checks: more numbers that findings are made of: of the pilot, of the final draws, of what the model covers.
         chart: from the coordinates that the model works in to those of the user: of constrained supports, or of centred
             particles; None where they are the same.
         structure: what makes of a row of the user's coordinates the user's own tree of arrays; None for plain rows.
@@ -68,10 +69,10 @@ class Sampler:
     log_z_error: float | None = None
     ess_fraction: float | None = None
     pareto_k: float | None = None
-    warnings: tuple[str, ...] = ()
-    checks: dict[str, Any] = dataclasses.field(default_factory=dict)
+    checks: Checks = Checks()
     chart: Chart | None = None
     structure: Any = None
+    settings: MethodSettings | None = None
     folder: Path | None = None
 
     @property
@@ -229,6 +230,11 @@ class Sampler:
             raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
         return points
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All that was checked, from recorded numbers: what was measured, what it means, what to do."""
+        return self.diagnose().findings
+
     def diagnose(self, other: "Sampler | None" = None, *, num: int = 2000, seed: int = 0) -> Verdict:
         """Whether the draws can be trusted: a verdict in words, to be printed, with what to do next.
 
@@ -238,7 +244,7 @@ class Sampler:
         return diagnose(self, other, num=num, seed=seed)
 
     def summary(self) -> str:
-        """Evaluations, ESS, log Z and the per-level table, as text."""
+        """Evaluations, ESS, log Z, the per-level table, every finding that is not good and the verdict, as text."""
         lines = [f"{self.method} sampler in {self.dim} dimensions", f"evaluations  {self.evaluations:,}"]
         lines += [f"  {stage:<18} {count:>12,}" for stage, count in self.ledger.points.items()]
         if self.ess_fraction is not None:
@@ -259,8 +265,9 @@ class Sampler:
         table = level_table(self.levels)
         widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
         lines += ["", *("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table)]
-        lines += [f"warning: {warning}" for warning in self.warnings]
-        lines.append(f"{self.diagnose().line()}; `diagnose()` says why")
+        verdict = self.diagnose()
+        lines += ["", *map(str, (*verdict.troubles(), *verdict.notes()))]
+        lines.append(f"{verdict.line()}; `diagnose()` shows all that was checked")
         return "\n".join(lines)
 
     def to_arviz(
@@ -365,14 +372,14 @@ class Sampler:
             "structure": None if self.structure is None else self.structure.as_dict(),
             "network": dataclasses.asdict(self.network),
             "sampling": dataclasses.asdict(self.sampling),
+            "settings": self.settings and {"kind": type(self.settings).__name__, **plain(self.settings)},
             "levels": [record.as_dict() for record in self.levels],
             "ledger": self.ledger.as_dict(),
             "log_z": None if self.log_z is None else finite_or_none(self.log_z),
             "log_z_error": None if self.log_z_error is None else finite_or_none(self.log_z_error),
             "ess_fraction": self.ess_fraction,
             "pareto_k": None if self.pareto_k is None else finite_or_none(self.pareto_k),
-            "warnings": list(self.warnings),
-            "checks": self.checks,
+            "checks": self.checks.as_dict(),
             "verdict": self.diagnose().as_dict(),
         }
 

@@ -7,7 +7,10 @@ import numpy as np
 
 from tempering.types import Array, Float
 
-__all__ = ["log_z_with_tail", "pareto_k"]
+__all__ = ["RELIABLE_K", "log_z_with_tail", "pareto_k"]
+
+RELIABLE_K = 0.7
+"""Pareto k above which weighted means are not to be relied on (Vehtari et al. 2024)."""
 
 _MIN_TAIL = 5
 _NUM_GRID = 30  # Points of the grid before sqrt(n) more, and the quartile's factor: Vehtari et al. 2024, appendix.

@@ -5,6 +5,7 @@ damaged one is refused.
 """
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tempering.plots.contents import RunContents, level_samples
 from tempering.registry import make_target
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_arrays, read_json
+from tempering.sampler.diagnosis import Finding
 from tempering.transforms.centred import Centred
 
 __all__ = ["read_contents"]
@@ -60,8 +62,12 @@ def _unfinished(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     known = {name: config.get(name) for name in ("name", "method", "seed", "target", "budget")}
     sampler = _json_or_nothing(folder / "sampler.json")
     state = "was trained but not judged" if sampler else "is not finished"
-    warning = f"this run {state}: there is no result.json; `tempering resume` goes on with it"
-    return {**known, **(sampler or _last_note(folder / "levels")), "warnings": [warning, *sampler.get("warnings", [])]}
+    note = Finding(
+        "state of the run", "note", f"this run {state}", "there is no result.json", "`tempering resume` goes on with it"
+    )
+    found = sampler.get("verdict") or {"status": "none yet"}
+    verdict = {**found, "findings": [asdict(note), *found.get("findings", [])]}
+    return {**known, **(sampler or _last_note(folder / "levels")), "verdict": verdict}
 
 
 def _last_note(folder: Path) -> dict[str, Any]:

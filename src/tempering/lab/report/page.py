@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from tempering.lab.report.molecule_report import MOLECULE_CAPTIONS
-from tempering.lab.report.tables import cost_rows, ledger_rows, quality_rows
+from tempering.lab.report.tables import cost_rows, ledger_rows, quality_rows, warning_lines
 from tempering.plots.contents import RunContents
 from tempering.runs.records import level_table
 
@@ -110,7 +110,7 @@ def _particles(contents: RunContents) -> str | None:
 
 
 def _warnings(result: dict[str, Any]) -> str:
-    warnings = [str(warning) for warning in result.get("warnings") or []]
+    warnings = warning_lines(result)
     warnings += [f"{row.name} failed: {row.failure}" for row in quality_rows(result) if row.failure]
     if not warnings:
         return ""
@@ -136,7 +136,8 @@ def _verdict(result: dict[str, Any]) -> str:
     entries = [{"status": "", **finding} for finding in findings if isinstance(finding, dict)]
     words = lambda entry: "; ".join(str(entry[k]) for k in ("meaning", "advice") if entry.get(k))  # noqa: E731
     body = "".join(
-        f"<tr{'' if entry['status'] == 'good' else ' class=failed'}><th scope=row>{escape(str(entry.get('name')))}</th>"
+        f"<tr{'' if entry['status'] in ('good', 'note') else ' class=failed'}>"
+        f"<th scope=row>{escape(str(entry.get('name')))}</th>"
         f"<td>{escape(str(entry['status']))}</td><td class=words>{escape(str(entry.get('measured')))}</td>"
         f"<td class=words>{escape(words(entry))}</td></tr>\n"
         for entry in entries

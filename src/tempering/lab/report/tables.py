@@ -11,6 +11,8 @@ from rich.table import Table
 from tempering.plots.contents import number_of
 from tempering.runs.display import duration_text
 from tempering.runs.ledger import APART, stage_name
+from tempering.sampler.diagnosis import Finding
+from tempering.weights.pareto import RELIABLE_K
 
 __all__ = [
     "QualityRow",
@@ -20,6 +22,7 @@ __all__ = [
     "quality_lines",
     "quality_rows",
     "quality_table",
+    "warning_lines",
 ]
 
 DASH = "–"
@@ -98,7 +101,7 @@ def cost_rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows.append(("ESS", DASH, "") if ess is None else ("ESS", f"{ess:.1%}", "of the final model's raw weights"))
     k = number_of(result, "pareto_k")
     if k is not None:
-        rows.append(("Pareto k", f"{k:.2f}", "of the same weights; above 0.7 they are not to be relied on"))
+        rows.append(("Pareto k", f"{k:.2f}", f"of the same weights; above {RELIABLE_K} they are not to be relied on"))
     rows.append(("log Z", *_log_z_text(result)))
     rows.append(("wall time", DASH if seconds is None else duration_text(seconds), str(result.get("device") or "")))
     return rows
@@ -175,7 +178,22 @@ def quality_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _remarks(result: dict[str, Any]) -> list[str]:
-    """Cost, failures and warnings, a line each."""
+    """Cost, failures, findings that are not good and the verdict, a line each."""
     lines = [f"{name} {value}" + (f" ({remark})" if remark else "") for name, value, remark in cost_rows(result)]
     lines += [f"failed: {row.name}: {row.failure}" for row in quality_rows(result) if row.failure]
+    status = _verdict(result).get("status")
+    return [*lines, *warning_lines(result), *([f"verdict: {status}"] if status else [])]
+
+
+def _verdict(result: dict[str, Any]) -> dict[str, Any]:
+    verdict = result.get("verdict")
+    return verdict if isinstance(verdict, dict) else {}
+
+
+def warning_lines(result: dict[str, Any]) -> list[str]:
+    """What to know before trusting the draws: every finding that is not good, in words; of old files their warnings."""
+    entries = _verdict(result).get("findings")
+    entries = entries if isinstance(entries, list) else []
+    found = [Finding.from_dict(entry) for entry in entries if isinstance(entry, dict)]
+    lines = [f"{finding.status}: {finding.line()}" for finding in found if finding.status != "good"]
     return lines + [f"warning: {warning}" for warning in result.get("warnings") or []]

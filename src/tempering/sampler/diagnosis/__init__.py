@@ -1,11 +1,11 @@
 """Can the answer be trusted? Recorded numbers, or two samplers, in; a verdict in words out, with what to do next."""
 
 from tempering.sampler.diagnosis.comparison import compare
-from tempering.sampler.diagnosis.coverage import coverage, hidden_mass
-from tempering.sampler.diagnosis.recorded import recorded_findings
+from tempering.sampler.diagnosis.coverage import Coverage, coverage, hidden_mass
+from tempering.sampler.diagnosis.findings import recorded_findings
 from tempering.sampler.diagnosis.verdict import Finding, Verdict
 
-__all__ = ["Finding", "Verdict", "compare", "coverage", "diagnose", "hidden_mass", "recorded_findings"]
+__all__ = ["Coverage", "Finding", "Verdict", "compare", "coverage", "diagnose", "hidden_mass", "recorded_findings"]
 
 
 def diagnose(sampler, other=None, *, num: int = 2000, seed: int = 0) -> Verdict:

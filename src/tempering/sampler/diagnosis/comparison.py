@@ -6,16 +6,13 @@ import jax
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.sampler.diagnosis.coverage import hidden_mass
+from tempering.sampler.diagnosis.coverage import hidden_mass, is_beyond_chance
+from tempering.sampler.diagnosis.thresholds import FALSE_ALARMS, FEW_TO_COMPARE, HIDDEN_FROM_OTHER
 from tempering.sampler.diagnosis.verdict import Finding
 
 __all__ = ["compare", "log_z_agreement"]
 
-_FALSE_ALARMS = 1e-3
-"""Probability that two right samplers are called different, over all coordinates and statistics together."""
-_LEAST_ESS = 50.0
 _QUANTILES = (0.1, 0.5, 0.9)
-_LEAST_MASS = 0.005
 _DISAGREE = (
     "compare both with a third of another `seed`, a wider `scale=` or an `init=` that covers the modes, and a larger "
     "`budget`"
@@ -49,7 +46,7 @@ def compare(first, second, *, num: int, seed: int) -> list[Finding]:
     is_weighted = first.target is not None and second.target is not None
     sets = [_draws(sampler, num, seed + index, is_weighted) for index, sampler in enumerate((first, second))]
     sizes = [1.0 / np.sum(weights**2) for _, weights, _ in sets]
-    if min(sizes) < _LEAST_ESS:
+    if min(sizes) < FEW_TO_COMPARE:
         measured = f"{min(sizes):.0f} effective draws of {num:,}"
         meaning = "too few to compare two fits by"
         findings.append(Finding("draws of two fits", "doubtful", measured, meaning, "raise `budget`, or `num=`"))
@@ -81,7 +78,7 @@ def _moments(first: tuple, second: tuple) -> Finding:
         error = np.sqrt(a_error**2 + b_error**2)
         scores.append(np.abs(a - b) / np.where(error > 0, error, np.inf))
     worst = np.concatenate(scores)  # axes (statistic, coordinate)
-    limit = -NormalDist().inv_cdf(_FALSE_ALARMS / 2.0 / worst.size)
+    limit = -NormalDist().inv_cdf(FALSE_ALARMS / 2.0 / worst.size)
     where = np.unravel_index(np.argmax(worst), worst.shape)
     what = ("mean", "spread", *(f"{q:.0%} quantile" for q in _QUANTILES))[where[0]]
     measured = f"largest difference {worst[where]:.1f} standard errors ({what} of coordinate {where[1]})"
@@ -134,7 +131,7 @@ def _missing(first, second, sets: list, seed: int) -> Finding:
         worst = max(worst, found)
     share, error, num = worst
     measured = f"{share:.1%} ± {error:.1%} of the mass, {num} draws"
-    if num >= 3 and share - 2.0 * error > _LEAST_MASS:
+    if is_beyond_chance(share, error, num, HIDDEN_FROM_OTHER):
         meaning = "one fit has draws where the other has none: a mode is missing"
         return Finding("modes that one of two fits has", "wrong", measured, meaning, _DISAGREE)
     return Finding("modes that one of two fits has", "good", measured, "each covers what the other draws")

@@ -6,7 +6,7 @@ ever have drawn it. No evaluation of the target.
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +14,32 @@ import numpy as np
 
 from tempering.buffer import Buffer, reweighted
 from tempering.guidance.choose import NUM_JUDGED
+from tempering.sampler.diagnosis.thresholds import FEW_EVIDENCE, HIDDEN_MARGIN, HIDDEN_RATIO
 from tempering.types import Array, Float, Key
 from tempering.weights.resampling import indices_by_weight
 
-__all__ = ["coverage", "hidden_mass"]
+__all__ = ["Coverage", "coverage", "hidden_mass", "is_beyond_chance"]
 
 LogProbFn = Callable[[Key, Float[Array, "point dim"]], Float[Array, " point"]]
 """Normalised log densities of a model, which may need a key to estimate them."""
 
-_LEAST_ESS = 30.0
-"""Effective samples that a level must keep at the colder one to say anything."""
-_LEAST_LIMIT, _MARGIN = np.log(10.0), np.log(2.0)
-"""A point is hidden if its weight is twice the largest of the model's own draws, and twenty times the mean."""
+
+@dataclass(frozen=True)
+class Coverage:
+    """What samples of hotter levels say of a model; only `num_evidence` where there is too little to say more.
+
+    Args:
+        num_evidence: effective samples that were looked at.
+        hidden_share, hidden_error: their mass where the model has practically none, with its standard error.
+        num_hidden: the samples behind it.
+        predicted_ess_fraction: of the model's weights.
+    """
+
+    num_evidence: float
+    hidden_share: float | None = None
+    hidden_error: float | None = None
+    num_hidden: int | None = None
+    predicted_ess_fraction: float | None = None
 
 
 def hidden_mass(log_ratios: np.ndarray, weights: np.ndarray, own_log_ratios: np.ndarray) -> tuple[float, float, int]:
@@ -41,11 +55,16 @@ def hidden_mass(log_ratios: np.ndarray, weights: np.ndarray, own_log_ratios: np.
     """
     weights = np.asarray(weights, np.float64) / np.sum(weights)
     own = np.asarray(own_log_ratios, np.float64)
-    limit = max(np.max(own[np.isfinite(own)], initial=-np.inf), _LEAST_LIMIT) + _MARGIN
+    limit = max(np.max(own[np.isfinite(own)], initial=-np.inf), HIDDEN_RATIO) + HIDDEN_MARGIN
     is_hidden = ~(np.asarray(log_ratios, np.float64) <= limit)  # NaN is hidden too
     share = float(np.sum(weights[is_hidden]))
     error = float(np.sqrt(np.sum((weights * (is_hidden - share)) ** 2)))
     return share, error, int(np.sum(is_hidden & (weights > 0)))
+
+
+def is_beyond_chance(share: float | None, error: float | None, num: int | None, least: float) -> bool:
+    """Whether more than `least` of the mass is hidden: by two standard errors, and by three points at the least."""
+    return (num or 0) >= 3 and (share or 0.0) - 2.0 * (error or 0.0) > least
 
 
 def coverage(
@@ -54,7 +73,7 @@ def coverage(
     evidence: tuple[tuple[Buffer, Float[Array, ""]], ...],
     own_log_weights: Float[Array, " particle"],
     beta: Float[Array, ""],
-) -> dict[str, Any]:
+) -> Coverage:
     """What samples of hotter levels say of a model at `beta`.
 
     Looked at are the coldest level that keeps enough samples there, and the coldest whose samples came from chains,
@@ -67,18 +86,17 @@ def coverage(
         beta: of the model's level.
 
     Returns:
-        `num_evidence` effective points, `hidden_share`, `hidden_error` and `num_hidden` of the worse level, and
-        `predicted_ess_fraction` of the model's weights; only `num_evidence` where there is too little to say more.
+        The numbers of the worse of the two levels.
     """
     cold = []
     for buffer, beta_then in evidence:
         there = reweighted(buffer, beta_then, beta)
         ess = float(1.0 / np.sum(np.asarray(there.weight, np.float64) ** 2))
-        if ess >= _LEAST_ESS:
+        if ess >= FEW_EVIDENCE:
             cold.append((there, ess))
     own = np.asarray(own_log_weights, np.float64)
     if not cold or not np.any(own > -np.inf):
-        return {"num_evidence": 0.0}
+        return Coverage(0.0)
     highest = np.max(own)
     log_z = highest + np.log(np.mean(np.exp(own - highest)))
     chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] == 0]
@@ -87,7 +105,7 @@ def coverage(
     found = [
         _judge(k, log_prob_fn, at_beta, ess, own, log_z, beta) for k, (at_beta, ess) in zip(keys, chosen, strict=True)
     ]
-    return max(found, key=lambda numbers: numbers["hidden_share"])
+    return max(found, key=lambda numbers: numbers.hidden_share or 0.0)
 
 
 def _judge(
@@ -98,7 +116,7 @@ def _judge(
     own: np.ndarray,
     log_z: float,
     beta: Float[Array, ""],
-) -> dict[str, Any]:
+) -> Coverage:
     key_pick, key_density = jax.random.split(key)
     # The same number of rows whatever was picked, so that one compilation serves every level.
     picked, position, log_density = _pick(key_pick, buffer, beta)
@@ -108,13 +126,7 @@ def _judge(
     finite = log_ratios[np.isfinite(log_ratios)]
     up, down = (np.logaddexp.reduce(sign * finite) - np.log(max(1, finite.size)) for sign in (1.0, -1.0))
     predicted = float(np.exp(-up - down)) if finite.size == log_ratios.size else 0.0
-    return {
-        "num_evidence": min(ess, float(unique.size)),
-        "hidden_share": share,
-        "hidden_error": error,
-        "num_hidden": num,
-        "predicted_ess_fraction": predicted,
-    }
+    return Coverage(min(ess, float(unique.size)), share, error, num, predicted)
 
 
 @jax.jit

@@ -1,10 +1,13 @@
 """What a verdict is: findings, each with what was measured, what it means and what to do; the worst decides."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 __all__ = ["Finding", "Verdict"]
 
-_MARKS = {"good": "ok", "unchecked": "??", "doubtful": "!!", "wrong": "XX"}
+_MARKS = {"wrong": "XX", "doubtful": "!!", "unchecked": "??", "note": "--", "good": "ok"}
+"""Of every status, the worst first."""
+_TROUBLES = ("wrong", "doubtful", "unchecked")
+"""What moves a verdict."""
 _ADVICE = {
     "trustworthy": "Nothing that was checked speaks against these draws.",
     "doubtful": "Do not rely on these draws before the points marked !! or ?? are settled.",
@@ -18,7 +21,8 @@ class Finding:
 
     Args:
         name: what was checked.
-        status: good, doubtful, wrong, or unchecked where a check that matters was not made.
+        status: good, doubtful, wrong, or unchecked where a check that matters was not made; a note says what a user
+            should know and leaves the verdict as it is.
         measured: the numbers.
         meaning: what follows from them.
         advice: what to do; empty where there is nothing to do.
@@ -29,6 +33,22 @@ class Finding:
     measured: str
     meaning: str
     advice: str = ""
+
+    @classmethod
+    def from_dict(cls, entry: dict) -> "Finding":
+        """A finding as a file has it; words that are not there are empty."""
+        return cls(**{field.name: str(entry.get(field.name) or "") for field in fields(cls)})
+
+    def line(self) -> str:
+        """All of it in one line."""
+        return "; ".join(words for words in (f"{self.name}: {self.measured}", self.meaning, self.advice) if words)
+
+    def __str__(self) -> str:
+        lines = [f"[{_MARKS.get(self.status, '??')}] {self.name}: {self.measured}"]
+        if self.status != "good":
+            lines.append(f"     {self.meaning}")
+            lines += [f"     What to do: {self.advice}"] if self.advice else []
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -55,9 +75,12 @@ class Verdict:
         return self.status == "trustworthy"
 
     def troubles(self) -> tuple[Finding, ...]:
-        """The findings that are not good, the worst first."""
-        order = ("wrong", "doubtful", "unchecked")
-        return tuple(f for status in order for f in self.findings if f.status == status)
+        """The findings that speak against the draws, the worst first."""
+        return tuple(f for status in _TROUBLES for f in self.findings if f.status == status)
+
+    def notes(self) -> tuple[Finding, ...]:
+        """The findings that a user should know of and that leave the verdict as it is."""
+        return tuple(f for f in self.findings if f.status == "note")
 
     def line(self) -> str:
         """The verdict in one line."""
@@ -69,11 +92,6 @@ class Verdict:
         return {"status": self.status, "findings": [asdict(finding) for finding in self.findings]}
 
     def __str__(self) -> str:
-        lines = [f"Verdict: {self.status}. {_ADVICE[self.status]}"]
-        for finding in (*self.troubles(), *(f for f in self.findings if f.status == "good")):
-            lines.append(f"[{_MARKS[finding.status]}] {finding.name}: {finding.measured}")
-            if finding.status != "good":
-                lines.append(f"     {finding.meaning}")
-                if finding.advice:
-                    lines.append(f"     What to do: {finding.advice}")
-        return "\n".join(lines)
+        good = (f for f in self.findings if f.status == "good")
+        findings = (*self.troubles(), *self.notes(), *good)
+        return "\n".join([f"Verdict: {self.status}. {_ADVICE[self.status]}", *map(str, findings)])

@@ -1,0 +1,50 @@
+"""Every number that a finding is judged by, with its reason; docs/trust.md shows what they come to."""
+
+import math
+
+from tempering.weights.pareto import RELIABLE_K
+
+HIGH_RHAT = 1.4
+"""Of the initial tempering's hottest level: what the pilot calls mixed; its chains are as short."""
+LARGEST_SHIFT = 5.0
+"""Standard errors between the means of early and late draws, over all coordinates."""
+LARGEST_GROWTH = 1.25
+"""Late over early spread of the hottest level; 100 chains know a spread to a few per cent."""
+LEAST_VIRIAL = 0.85
+"""Of the hottest level, four standard errors allowed for; it is 1 in equilibrium."""
+FEW_SWAPS = 0.05
+"""Accepted swaps of neighbouring levels below which replicas hardly travel."""
+FAR_ENOUGH = 1024.0
+"""Chains heated to this temperature have themselves gone 32 times as far as at T = 1."""
+LEAST_REACH = 16.0
+"""Scouts that went this many times as hot have seen what running chains might hide: four times as far."""
+
+HIGH_K, VERY_HIGH_K = RELIABLE_K, 1.0
+"""Above the first means over weights cannot be trusted, above the second they need not exist (Vehtari et al. 2024)."""
+LOW_SHARE = 0.05
+"""Effective share below which twenty draws are worth one: weighted means are noise and unweighted ones biased."""
+FEW_EFFECTIVE, TOO_FEW_EFFECTIVE = 100.0, 20.0
+"""Effective final draws: means are known to a tenth, or a quarter, of a standard deviation."""
+MOST_COUNT = 0.5
+"""Effective share of final draws from which the largest do not outweigh the rest, whatever their tail foretells."""
+FEW_OF_LEVEL = 30.0
+"""Effective draws of a level below which nothing can be learnt from it."""
+
+FEW_EVIDENCE = 30.0
+"""Effective samples that hotter levels must keep at a colder one to say anything of its model."""
+HIDDEN_RATIO, HIDDEN_MARGIN = math.log(10.0), math.log(2.0)
+"""A point is hidden if its weight is twice the largest of the model's own draws, and twenty times the mean."""
+HIDDEN, MUCH_HIDDEN = 0.01, 0.1
+"""Mass that the final model does not cover: it has lost a small mode, or a large one."""
+HIDDEN_ON_THE_WAY = 0.02
+"""Of a level between: less is expected where weights have a tail, and the next level may find it again."""
+
+BAD_STARTS, BAD_VALUES = 0.2, 1e-3
+"""Shares of starting points that were replaced, and of evaluations that were not finite, that leave a doubt."""
+
+FALSE_ALARMS = 1e-3
+"""Probability that two right samplers are called different, over all coordinates and statistics together."""
+FEW_TO_COMPARE = 50.0
+"""Effective draws of each of two samplers below which they are not compared."""
+HIDDEN_FROM_OTHER = 0.005
+"""Mass of one sampler that the other does not cover."""
