@@ -21,7 +21,6 @@ from measure import commit
 
 import tempering as tp
 from tempering.lab.fooling import FOOLING
-from tempering.methods.automatic import default_settings
 from tempering.targets import ExactTarget
 
 NUM_DRAWS, NUM_TRUE = 4000, 200_000

@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from measure import commit
+from tempering.methods.exploration import explore
+from tempering.methods.preparation import Teller, kernel_of, prepare
 
 from tempering.buffer import Buffer
 from tempering.diffusion import fit_networks
@@ -33,10 +35,8 @@ from tempering.lab.metrics.particles import distance_tvd, pair_distances
 from tempering.lab.presets import preset
 from tempering.lab.reference import Reference, cached_reference, load_reference
 from tempering.lab.run import target_of
-from tempering.methods.exploration import explore
-from tempering.methods.preparation import Teller, kernel_of, prepare
 from tempering.parallel_tempering import betas_of
-from tempering.runs.checkpoint import Nowhere, Progress
+from tempering.runs.checkpoint import Journal, Nowhere
 from tempering.runs.config import with_changes
 from tempering.runs.ledger import Ledger
 from tempering.settings import Guidance
@@ -79,7 +79,7 @@ def reference_of(config, options: argparse.Namespace) -> Reference:
 
 def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
     """Samples of the two hot levels, by the preset's initial PT."""
-    progress = Progress(ledger, Nowhere())
+    progress = Journal(ledger, Nowhere())
     tell = Teller(ignore_event, progress, 0)
     key_prepare, key_explore = jax.random.split(key)
     settings, prepared = prepare(key_prepare, target, settings, None, progress, tell)

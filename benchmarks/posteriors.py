@@ -24,7 +24,6 @@ from numpyro.infer import MCMC, NUTS
 
 import tempering as tp
 from tempering.lab.baselines import smc
-from tempering.methods.automatic import default_settings
 
 NUM_COEFFICIENTS, NUM_ROWS = 25, 500
 SMC = 3_000_000, 16

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from support.defaults import default_settings
 from support.random_checks import must_fail
 from support.tiny import Kept, quick_compilation, shrunk, tiny_ptsd
 from support.unchecked import unchecked
 from support.witness import TARGET, WitnessedLedger, facts_and_arrays
 from tempering.errors import BudgetError
 from tempering.methods import ptsd
-from tempering.methods.automatic import default_settings
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering import ladder as ladder_module
 from tempering.parallel_tempering import next_temperature

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tempering as tp
+from support.defaults import default_settings
 from support.tiny import Kept, files_of, quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
 from tempering import api
-from tempering.methods.automatic import default_settings
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering.initial import rows_start
 from tempering.runs import storage
@@ -44,7 +44,7 @@ def test_a_density_becomes_a_sampler(method, capsys):
     settings = {"ptsd": tiny_ptsd, "pt_dm": tiny_pt_dm}[method]()
     sampler = fit(method=method)
     assert isinstance(sampler, tp.Sampler) and sampler.dim == 2
-    assert sampler.evaluations == sum(METHODS[method].plan(settings, 2).values())
+    assert sampler.evaluations == sum(planned(settings, 2).values())
     draws, log_weights = sampler.sample_weighted(7, seed=3)
     assert draws.shape == (7, 2) and log_weights.shape == (7,) and np.all(np.isfinite(log_weights))
     assert capsys.readouterr().out == "", "progress=False prints nothing"
@@ -112,7 +112,7 @@ def test_points_without_a_density_are_never_kept_and_faults_are_counted(beyond, 
 
 
 def test_a_budget_below_the_plan_is_refused_and_leaves_no_folder(tmp_path):
-    total = sum(METHODS["ptsd"].plan(tiny_ptsd(), 2).values())
+    total = sum(planned(tiny_ptsd(), 2).values())
     with pytest.raises(tp.BudgetError, match=rf"needs {total:,} evaluations, more than the budget of {total - 1:,}"):
         fit(budget=total - 1, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

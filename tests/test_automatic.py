@@ -15,9 +15,8 @@ from support.unchecked import unchecked
 from tempering.diffusion.divergence import step_with_log_det
 from tempering.diffusion.networks import make_network
 from tempering.errors import BudgetError, SettingsError
-from tempering.kernels import HMC, MALA
-from tempering.methods.automatic import default_budget, default_settings, pilot_settings, sized
-from tempering.methods.preparation import kernel_of
+from tempering.kernels import HMC, MALA, kernel_of
+from tempering.methods.budget import default_budget, pilot_settings, planned, sized
 from tempering.methods.registry import METHODS, check_sizes
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
@@ -51,10 +50,9 @@ def sized_for(method: str, dim: int, num_levels: int, budget: int) -> MethodSett
 
 def check_plan(settings: MethodSettings, dim: int, budget: int) -> int:
     """The evaluations it will spend, which the budget must cover."""
-    method = "ptsd" if isinstance(settings, PTSDSettings) else "pt_dm"
-    planned = sum(METHODS[method].plan(settings, dim).values())
-    assert planned <= budget, f"planned {planned:,} of {budget:,}"
-    return planned
+    total = sum(planned(settings, dim).values())
+    assert total <= budget, f"planned {total:,} of {budget:,}"
+    return total
 
 
 @given(method=METHOD_NAMES, dim=DIMS, num_levels=NUM_LEVELS, budget=BUDGETS)

@@ -8,7 +8,7 @@ import pytest
 from support.counting import counting_target
 from support.random_checks import assert_mean, must_fail
 from tempering.errors import BudgetError
-from tempering.kernels import make_kernel
+from tempering.kernels import kernel_of
 from tempering.lab.baselines import pt_alone, smc
 from tempering.lab.metrics import estimated_region_weights
 from tempering.parallel_tempering.initial import planned_evaluations
@@ -106,7 +106,7 @@ def test_no_more_points_than_asked_for():
 @pytest.mark.parametrize("num_leapfrog", [1, 4])
 @pytest.mark.parametrize(("budget", "num_chains", "max_kept"), [(500, 7, 9), (3_333, 20, 500), (40_000, 3, 10_000)])
 def test_a_schedule_uses_the_budget_and_keeps_no_more_than_asked(budget, num_chains, max_kept, num_leapfrog):
-    kernel = make_kernel("hmc", num_leapfrog, 2)
+    kernel = kernel_of(Exploration("hmc", num_leapfrog), 2)
     initial = pt_alone.schedule(budget, 3, kernel, num_chains=num_chains, max_kept=max_kept)
     spent = planned_evaluations(initial, 3, kernel)
     assert budget - 3 * initial.num_chains * (num_leapfrog + 1) < spent <= budget

@@ -10,7 +10,7 @@ import pytest
 
 from tempering.buffer import Buffer, blank_buffer
 from tempering.errors import RunFolderError
-from tempering.runs.checkpoint import Nowhere, Progress, Store
+from tempering.runs.checkpoint import Journal, Nowhere, Store
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import LevelRecord, finite_or_none, level_table
 
@@ -36,11 +36,11 @@ def buffer_of(num: int) -> Buffer:
     return Buffer(x, x[:, 0], -x, jnp.full(num, 3, jnp.int32), 0.5 * x[:, 0])
 
 
-def progress_with(store) -> Progress:
-    return Progress(Ledger(budget=100), store)
+def progress_with(store) -> Journal:
+    return Journal(Ledger(budget=100), store)
 
 
-def compute(progress: Progress) -> Buffer:
+def compute(progress: Journal) -> Buffer:
     progress.ledger.spend("refinement", 40)
     progress.ledger.spend("final_weights", 2, with_gradient=False)
     progress.levels[1] = LevelRecord(1, 2.0, acceptance=0.5, evaluations={"refinement": 40})

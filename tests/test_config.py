@@ -12,7 +12,7 @@ from support.unchecked import unchecked
 from tempering.errors import BudgetError, SettingsError
 from tempering.lab.presets import PRESETS, preset
 from tempering.lab.run import target_of
-from tempering.methods.automatic import default_budget
+from tempering.methods.budget import default_budget
 from tempering.methods.registry import METHODS, check_budget, planned
 from tempering.runs.config import (
     MetricsConfig,

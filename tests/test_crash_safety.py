@@ -33,7 +33,7 @@ from tempering.lab.presets import PRESETS
 from tempering.lab.report.contents import read_contents
 from tempering.lab.run import evaluate_folder, resume
 from tempering.runs import folder as run_folder
-from tempering.runs.checkpoint import Progress
+from tempering.runs.checkpoint import Journal
 from tempering.runs.config import TargetConfig
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
@@ -166,7 +166,7 @@ def test_whole_files_of_another_version_are_refused_in_words(folder):
             opened.load(1, "buffer")
         opened.save(1, "model", {}, {"ledger": 3})
         with pytest.raises(RunFolderError, match="the kept model of level 1 has no account"):
-            Progress(Ledger(), opened).part(1, "model", {}, dict)
+            Journal(Ledger(), opened).part(1, "model", {}, dict)
 
 
 # Two processes.

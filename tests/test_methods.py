@@ -12,18 +12,18 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+import tempering.methods.learning
 
 import tempering.guidance.choose
-import tempering.methods.learning
 from support.counting import CountingTarget
 from support.random_checks import must_fail
 from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from support.witness import COUNTER, TARGET, WitnessedLedger, facts_and_arrays
 from tempering.errors import BudgetError
+from tempering.kernels import kernel_of
 from tempering.lab.evaluation import judge
 from tempering.methods import ptsd
-from tempering.methods.preparation import kernel_of
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.runs.config import MetricsConfig
@@ -117,7 +117,7 @@ def fit(case: str, *, seed: int = 0, ledger: Ledger | None = None, **options) ->
 
 def planned(case: str) -> dict[str, int]:
     method, settings = CASES[case]
-    return {stage: num for stage, num in METHODS[method].plan(settings, TARGET.dim).items() if num}
+    return {stage: num for stage, num in planned(settings, TARGET.dim).items() if num}
 
 
 def check_account(ledger: WitnessedLedger, plan: dict[str, int]) -> None:
@@ -162,7 +162,7 @@ def test_a_pilot_is_counted_too_and_within_its_plan(case):
     assert 0 < ledger.points["pilot"] <= pilot_evaluations(settings.pilot, kernel_of(settings, TARGET.dim))
     # Once the ladder is known the rest is exactly as planned.
     known = dataclasses.replace(settings, ladder=Ladder(temperatures=tuple(r.temperature for r in sampler.levels)))
-    rest = {stage: n for stage, n in METHODS[method].plan(known, TARGET.dim).items() if n}
+    rest = {stage: n for stage, n in planned(known, TARGET.dim).items() if n}
     assert {stage: n for stage, n in ledger.points.items() if stage != "pilot"} == rest
 
 

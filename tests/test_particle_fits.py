@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tempering as tp
+from support.defaults import default_settings
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.tiny import quick_compilation, tiny_ptsd
@@ -20,9 +21,8 @@ from tempering.diffusion.calibrate import prior_of
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.errors import SettingsError
-from tempering.kernels import init, make_kernel
+from tempering.kernels import init, kernel_of
 from tempering.lab.evaluation import judge, langevin
-from tempering.methods.automatic import default_settings
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS, climb, is_steep
 from tempering.registry import make_target
 from tempering.runs.config import MetricsConfig
@@ -91,7 +91,7 @@ def test_a_kernel_that_forgets_the_subspace_is_caught():
 
 def assert_invariant(target, kind: str, outer) -> None:
     """Exact samples stay exact under 20 steps; in full coordinates the centre of mass would wander."""
-    kernel = make_kernel(kind, 3, target.dim)
+    kernel = kernel_of(Exploration(kind, 3), target.dim)
     scale = np.sqrt(VARIANCE)
     y = jax.random.normal(jax.random.key(1), (2000, GEOMETRY.dim)) * scale
     start = y if target.dim == GEOMETRY.dim else jax.jit(jax.vmap(GEOMETRY.embed))(y)

@@ -30,7 +30,7 @@ def _list() -> None:
     from rich.table import Table
 
     from tempering.lab.presets import PRESETS
-    from tempering.methods.budget import planned
+    from tempering.methods.budget import forecast
     from tempering.methods.registry import title_of
     from tempering.registry import target_of
 
@@ -40,7 +40,7 @@ def _list() -> None:
         table.add_column(title, justify="right" if title == "evaluations" else "left", no_wrap=title != "what it is")
     for name, config in PRESETS.items():
         target = target_of(config)
-        cost = sum(planned(config.settings, target.dim, config.budget).values())
+        cost = sum(forecast(config.settings, target.dim, config.budget).values())
         where = f"{config.target.name} ({target.dim}-D)"
         table.add_row(name, title_of(config.method, config.settings), where, f"{cost:,}", config.description)
     Console().print(table)
@@ -68,7 +68,7 @@ def _run(
     """
     from tempering.lab.presets import preset as preset_of
     from tempering.lab.run import run
-    from tempering.methods.budget import check_budget, planned
+    from tempering.methods.budget import check_budget, forecast
     from tempering.registry import target_of
     from tempering.runs.config import config_to_dict, with_changes
     from tempering.runs.display import choose_display
@@ -77,7 +77,7 @@ def _run(
     config = with_changes(preset_of(preset), [*given, *set])
     target = target_of(config)
     if dry_run:
-        plan = planned(config.settings, target.dim, config.budget)
+        plan = forecast(config.settings, target.dim, config.budget)
         print(
             json.dumps(
                 {"config": config_to_dict(config), "planned": plan, "planned_total": sum(plan.values())}, indent=2

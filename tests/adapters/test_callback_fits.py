@@ -12,12 +12,12 @@ import pytest
 
 import tempering as tp
 from support.black_boxes import CENTRE, WIDTH, Counted
+from support.defaults import default_settings
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from tempering.adapters import from_callable
 from tempering.errors import BudgetError, SettingsError
-from tempering.methods.automatic import default_settings
 from tempering.methods.registry import METHODS
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Ladder, Pilot
@@ -88,7 +88,7 @@ def test_the_callable_receives_what_the_ledger_says(case):
     each = points_per_gradient(target)
     assert (each > 1) == (mode == "finite")
     if "pilot" not in case:
-        plan = METHODS[method].plan(settings, 2)
+        plan = planned(settings, 2)
         assert dict(ledger.points) == {stage: each * num for stage, num in plan.items() if num}
     assert ledger.value_only == ({} if mode == "returned" else ledger.points)
     levels = Counter()
@@ -123,7 +123,7 @@ def test_a_kernel_that_needs_gradients_is_refused():
 
 def test_a_budget_counts_the_points_of_finite_differences():
     target = from_callable(Counted(), 2, gradient="finite")
-    needed = 3 * sum(METHODS["ptsd"].plan(tiny_ptsd(), 2).values())
+    needed = 3 * sum(planned(tiny_ptsd(), 2).values())
     with pytest.raises(BudgetError, match=f"needs {needed:,} evaluations"):
         tp.fit(target, settings=tiny_ptsd(), budget=needed - 1, progress=False)
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tempering.methods.preparation import Teller, planned_pilot, prepare
 
 from support.counting import Counter, CountingTarget
 from support.random_checks import assert_mean, must_fail
@@ -18,10 +19,9 @@ from tempering.errors import SettingsError
 from tempering.kernels import HMC, MALA, Kernel, init
 from tempering.kernels.base import accept_or_stay
 from tempering.methods import ptsd
-from tempering.methods.preparation import Teller, planned_pilot, prepare
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.initial import initial_draws
-from tempering.runs.checkpoint import Nowhere, Progress
+from tempering.runs.checkpoint import Journal, Nowhere
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial, Pilot
 from tempering.targets import Gaussian, Inner, Scaled, Target, Units, anisotropic_gaussian
@@ -271,7 +271,7 @@ def test_a_pilot_measures_what_it_is_told_and_counts(measure):
     ],
 )
 def test_a_given_ladder_takes_the_masses_that_are_asked_for(exploration, expected):
-    progress = Progress(Ledger(), Nowhere())
+    progress = Journal(Ledger(), Nowhere())
     settings = tiny_ptsd(exploration=exploration)
     _, prepared = prepare(KEY, SPRINGS_INNER, settings, None, progress, Teller(ignore_event, progress, 0))
     np.testing.assert_allclose(full_matrix(prepared.units), full_matrix(expected), atol=1e-6)
@@ -280,7 +280,7 @@ def test_a_given_ladder_takes_the_masses_that_are_asked_for(exploration, expecte
 
 @pytest.mark.slow
 def test_adapted_masses_run_a_pilot_below_a_given_ladder():
-    progress = Progress(Ledger(), Nowhere())
+    progress = Journal(Ledger(), Nowhere())
     settings = tiny_pt_dm(
         exploration=Exploration(mass="adapted"), pilot=Pilot(num_chains=16, num_steps=16, max_rounds=3)
     )

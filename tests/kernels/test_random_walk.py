@@ -8,7 +8,7 @@ import pytest
 
 from support.random_checks import must_fail
 from support.tempered import check_tempered, fitting_step_size, tempered_draws, walk
-from tempering.kernels import Kernel, RandomWalk, StepSizes, make_kernel
+from tempering.kernels import Kernel, RandomWalk, StepSizes, kernel_of
 from tempering.kernels.base import accept_or_stay, init
 from tempering.kernels.step_size import adapt, guess_from_spread
 from tempering.targets import Target
@@ -86,10 +86,10 @@ def test_a_saboteur_without_a_fault_is_the_kernel(gaussian):
 
 @pytest.mark.parametrize(("dim", "acceptance"), [(1, 0.44), (5, 0.234), (50, 0.234)])
 def test_the_optimal_acceptance_falls_with_the_dimension(dim, acceptance):
-    kernel = make_kernel("random_walk", 8, dim)
+    kernel = kernel_of(Exploration("random_walk"), dim)
     assert isinstance(kernel, RandomWalk) and kernel.evaluations_per_step == 1
     assert kernel.optimal_acceptance == pytest.approx(acceptance)
-    assert 0.234 < make_kernel("random_walk", 8, 3).optimal_acceptance < 0.44
+    assert 0.234 < kernel_of(Exploration("random_walk"), 3).optimal_acceptance < 0.44
 
 
 def test_the_first_guess_is_near_where_adaptation_ends(gaussian):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tempering.kernels import HMC, MALA, StepSizes, make_kernel
+from tempering.kernels import HMC, MALA, StepSizes, kernel_of
 from tempering.kernels.step_size import adapt, guess, rescale
 
 TARGET = jnp.asarray(0.6)
@@ -67,13 +67,13 @@ def test_rescale_follows_the_square_root_of_temperature():
 
 
 def test_kernels_by_name():
-    assert isinstance(make_kernel("mala", 5, 100), MALA)
-    assert make_kernel("hmc", 5, 1).evaluations_per_step == 5
+    assert isinstance(kernel_of(Exploration("mala", 5), 100), MALA)
+    assert kernel_of(Exploration("hmc", 5), 1).evaluations_per_step == 5
 
 
 def test_the_automatic_kernel_takes_more_leapfrog_steps_in_more_dimensions():
     """2 d^(1/4) - 1, rounded: MALA, which is one such step, up to two dimensions."""
-    assert all(isinstance(make_kernel("automatic", 9, dim), MALA) for dim in (1, 2))
-    kernels = [make_kernel("automatic", 9, dim) for dim in (16, 32, 256)]
+    assert all(isinstance(kernel_of(Exploration("automatic", 9), dim), MALA) for dim in (1, 2))
+    kernels = [kernel_of(Exploration("automatic", 9), dim) for dim in (16, 32, 256)]
     assert all(isinstance(kernel, HMC) for kernel in kernels)
     assert [kernel.evaluations_per_step for kernel in kernels] == [3, 4, 7]

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.defaults import default_settings
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
-from tempering.methods.automatic import default_settings
 from tempering.methods.start import own_start
 from tempering.molecules import alanine_dipeptide
 from tempering.molecules.coordinates.skeleton import skeleton

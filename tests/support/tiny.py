@@ -18,13 +18,18 @@ import jax
 import numpy as np
 
 from tempering.settings import (
+    Exploration,
+    Guidance,
     Initial,
     Ladder,
     MethodSettings,
     Network,
+    Noise,
     PTDMSettings,
     PTSDSettings,
     Refinement,
+    Resampling,
+    ReweightedSettings,
     Sampling,
     Training,
 )
@@ -34,15 +39,20 @@ __all__ = [
     "METRICS_CHANGES",
     "PTSD_CHANGES",
     "PT_DM_CHANGES",
+    "PAIRS",
+    "RESAMPLED",
     "Kept",
     "arrays_of_file",
+    "exactly",
     "files_of",
     "quick_compilation",
     "result_of",
+    "separate",
     "shrunk",
     "subprocess_environment",
     "tiny_pt_dm",
     "tiny_ptsd",
+    "tiny_reweighted",
 ]
 
 Settings = TypeVar("Settings", bound=MethodSettings)
@@ -52,21 +62,49 @@ COMMAND = (sys.executable, "-m", "tempering")
 """The command line as a process of its own; run it in `subprocess_environment()`."""
 
 
+PAIRS = Guidance("finite_difference", "T", is_anticipating=False)
+"""Guidance between the models of two levels, as in the paper."""
+RESAMPLED = Resampling(quantile=0.99, min_effective=0, is_resampled=True)
+"""Truncated weights, resampled, as in the paper."""
+
+
+def separate(**changes) -> Network:
+    """A plain residual network for each level."""
+    return Network(**{"coordinate_width": 0, "is_shared": False, **changes})
+
+
+def exactly(**changes) -> Sampling:
+    """Heun steps from independent points, with exact determinants."""
+    return Sampling(**{"divergence": "exact", "num_probes": 1, "is_quasi_random": False, **changes})
+
+
 def _common() -> dict[str, Any]:
     return {
         "buffer_size": SIZE,
         "num_final_draws": 16,
-        "ladder": Ladder(hottest=8.0, num_levels=4),
+        "is_sized_by_budget": False,
+        "ladder": Ladder(hottest=8.0, num_levels=4, spacing="geometric"),
+        "exploration": Exploration(kernel="mala"),
+        "noise": Noise(),
         "initial": Initial(num_chains=SIZE, num_steps=8, burn_in=4, thin=2, scale=3.0),
-        "network": Network(width=8, depth=2),
+        "network": separate(width=8, depth=2),
         "training": Training(num_steps=20, num_finetune_steps=10, batch_size=16, check_every=10),
-        "sampling": Sampling(num_steps=6, chunk_size=SIZE),
+        "sampling": exactly(num_steps=6, chunk_size=SIZE),
     }
+
+
+def _corrected() -> dict[str, Any]:
+    return {"resampling": RESAMPLED, "refinement": Refinement(num_steps=3)}
 
 
 def tiny_ptsd(**changes) -> PTSDSettings:
     """PTSD over four levels, every sample refined."""
-    return PTSDSettings(**{**_common(), "refinement": Refinement(num_steps=3), **changes})
+    return PTSDSettings(**{**_common(), **_corrected(), "guidance": PAIRS, **changes})
+
+
+def tiny_reweighted(**changes) -> ReweightedSettings:
+    """Reweighted tempering over four levels, every sample refined."""
+    return ReweightedSettings(**{**_common(), **_corrected(), **changes})
 
 
 def shrunk(settings: Settings, **changes) -> Settings:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tempering.methods.learning import _determinants, checked_log_z
 
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, must_fail
@@ -14,7 +15,6 @@ from support.tiny_fits import fit
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.methods import learning
-from tempering.methods.learning import _determinants, checked_log_z
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
 from tempering.targets import anisotropic_gaussian

@@ -23,6 +23,7 @@ __all__ = [
     "Plan",
     "check_budget",
     "default_budget",
+    "forecast",
     "is_adaptive",
     "pilot_settings",
     "plan_run",
@@ -195,14 +196,16 @@ def _refinements(settings: DescentSettings, kernel: Kernel) -> tuple[int, int]:
     return between, last
 
 
-def planned(settings: MethodSettings, dim: int, budget: int | None = None) -> dict[str, int]:
-    """The evaluations of a run by stage.
+def forecast(settings: MethodSettings, dim: int, budget: int | None) -> dict[str, int]:
+    """The evaluations of a run by stage; where the budget sets the sizes, the budget itself."""
+    return {"at most": budget or default_budget(dim)} if settings.is_sized_by_budget else planned(settings, dim)
 
-    Exactly for a given or evenly spaced ladder, about for an adaptive one. Where the budget sets the sizes, the budget
-    itself. A pilot is counted with the most that it may spend; without a known ladder no plan can be made.
+
+def planned(settings: MethodSettings, dim: int) -> dict[str, int]:
+    """The evaluations of a run by stage: exactly for a given or evenly spaced ladder, about for an adaptive one.
+
+    A pilot is counted with the most that it may spend; without a known ladder no plan can be made.
     """
-    if settings.is_sized_by_budget:
-        return {"at most": budget or default_budget(dim)}
     kernel = kernel_of(settings.exploration, dim)
     num_levels = len(temperatures_of(settings.ladder, dim=dim))
     pilot = with_ceiling(settings).pilot
