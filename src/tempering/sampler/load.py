@@ -17,6 +17,7 @@ from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_arrays, read_json, tree_from
 from tempering.sampler import FORMAT, Sampler
 from tempering.settings import Network, Sampling
+from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
 
 __all__ = ["load_sampler", "model_like"]
@@ -34,7 +35,7 @@ def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
 
 
-def load_sampler(folder: str | Path, target: Any = None, structure: Structure | None = None) -> Sampler:
+def load_sampler(folder: str | Path, target: Target | None = None, structure: Structure | None = None) -> Sampler:
     """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
 
     Args:
@@ -59,13 +60,14 @@ def load_sampler(folder: str | Path, target: Any = None, structure: Structure | 
         ) from error
 
 
-def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
+def _restored(folder: Path, facts: dict[str, Any], target: Target | None, structure: Structure | None) -> Sampler:
     network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
     geometry, dim = facts.get("geometry"), facts["dim"]  # older files have no geometry, chart or structure
     chart = chart_from(facts.get("chart"), dim, target) if geometry is None else Centred(**geometry)
     dim = dim if chart is None else chart.dim
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
+    own = None if target is None else target.structure
     model = tree_from(model_like(dim, network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz"))
     return Sampler(
         model=model,
@@ -82,7 +84,7 @@ def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Struc
         warnings=tuple(facts["warnings"]),
         checks=facts.get("checks", {}),  # older files have none
         chart=chart,
-        structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
+        structure=read_structure(facts.get("structure"), structure or own),
         folder=folder,
     )
 
