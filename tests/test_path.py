@@ -243,6 +243,23 @@ def test_what_cannot_be_a_reference_is_refused(bad):
         check_reference(bad, 2)
 
 
+def test_a_distribution_of_numpyro_is_a_reference():
+    dist = pytest.importorskip("numpyro.distributions")
+    ours, x = Normal([0.5, -1.0], [1.0, 2.0]), jnp.asarray([0.3, 2.0])
+    alike = dist.Normal(ours.mean, ours.std)
+    for given in (alike, alike.to_event(1)):
+        check_reference(given, 2)
+        reference = Referenced(2, Shifted(2, OWN), given).reference
+        np.testing.assert_allclose(reference.log_density(x), ours.log_density(x), rtol=1e-6)
+        assert_mean(np.asarray(reference.sample(jax.random.key(3), 5000)), ours.mean)
+        must_fail(assert_mean, np.asarray(reference.sample(jax.random.key(3), 5000)), ours.mean + 0.3)
+    target = _as_fitted(lambda x: -jnp.sum(x), 2, None, tp.positive, dist.Gamma(jnp.ones(2), 2.0))
+    assert evaluate_reference(target, jnp.zeros((2,))).log_density == pytest.approx(2 * np.log(2.0) - 4.0)
+    for bad in (dist.Normal(0.0, 1.0), dist.Normal(jnp.zeros(3), 1.0), dist.Poisson(jnp.ones(2))):
+        with pytest.raises(SettingsError, match="reference"):
+            check_reference(bad, 2)
+
+
 @pytest.mark.parametrize("make", [lambda: Normal(0.0), lambda: Normal([0.0], -1.0), lambda: StudentT([0.0], 1.0, 0.0)])
 def test_bad_numbers_are_refused(make):
     with pytest.raises(SettingsError):

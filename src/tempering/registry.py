@@ -40,7 +40,7 @@ def make_target(name: str, **settings) -> Target:
     return TARGETS[name](**settings)
 
 
-def target_of(config: RunConfig) -> Any:
+def target_of(config: RunConfig) -> Target:
     """The target a configuration names, in the coordinates that methods work in.
 
     Raises:
@@ -54,6 +54,7 @@ def target_of(config: RunConfig) -> Any:
     return in_inner_coordinates(make_target(config.target.name, **config.target.arguments))
 
 
-def chart_from(stored: dict[str, Any] | None, full_dim: int, target: Any = None) -> Chart | None:
+def chart_from(stored: dict[str, Any] | None, full_dim: int, target: Target | None = None) -> Chart | None:
     """The coordinates that a sampler was saved with: `transforms.read_chart`, and those of molecules."""
-    return read_chart(stored, full_dim, target, readers={"internal": InternalChart.from_dict})
+    own = None if target is None else target.chart
+    return read_chart(stored, full_dim, own, readers={"internal": InternalChart.from_dict})

@@ -154,8 +154,8 @@ def test_openmm_evaluates_what_has_no_translation_and_every_point_is_counted(mon
     assert isinstance(target, OpenMMTarget) and target.geometry.dim == 21
     conformations = case("ethane").conformations[:3]
     asked = []
-    inside = target.inner.box.fn.__call__
-    box = target.inner.box
+    inside = target.target.box.fn.__call__
+    box = target.target.box
     monkeypatch.setattr(box, "fn", lambda x: (asked.append(1), inside(x))[1])
     monkeypatch.setattr(box, "functions", (box.fn,))
     x = jnp.asarray(conformations.reshape((3, -1)), jnp.float32)

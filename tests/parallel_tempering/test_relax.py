@@ -10,7 +10,7 @@ from tempering.kernels import HMC
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS, is_steep, settled, substitutes
 from tempering.registry import make_target
 from tempering.runs.ledger import Ledger
-from tempering.targets import in_inner_coordinates
+from tempering.targets import Target, in_inner_coordinates
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_all_stuck_stay():
     assert list(substitutes(jnp.full((3,), -jnp.inf))) in ([0, 1, 2], [0, 0, 0])
 
 
-class Trough(eqx.Module):
+class Trough(Target):
     """A normal between walls at -1 and 1, steeper than any step can take."""
 
     dim: int = eqx.field(static=True, default=1)

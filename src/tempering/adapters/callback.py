@@ -131,14 +131,14 @@ def from_callable(
     return CallbackTarget(dim, box)
 
 
-def boxes_of(target: Any) -> list[BlackBox]:
+def boxes_of(target: Target) -> list[BlackBox]:
     """The black boxes inside a target, however it is wrapped."""
     is_ours = lambda node: isinstance(node, CallbackTarget)  # noqa: E731
     return [leaf.box for leaf in jax.tree.leaves(target, is_leaf=is_ours) if is_ours(leaf)]
 
 
 @contextmanager
-def reporting(target: Any) -> Iterator[None]:
+def reporting(target: Target) -> Iterator[None]:
     """Raise what a black box inside `target` raised, in place of the runtime's error that it becomes on the way.
 
     The door of everything that evaluates: `tp.fit`, and a sampler's weighted draws. Other targets go through.

@@ -13,6 +13,7 @@ import numpy as np
 
 from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import boxes_of
+from tempering.targets.base import Target
 
 __all__ = ["fingerprint"]
 
@@ -20,7 +21,7 @@ _DEEPEST = 4
 """How far into what a callable holds the search goes: an object of an object of an object's array."""
 
 
-def fingerprint(target: Any) -> int:
+def fingerprint(target: Target) -> int:
     """48 bits of a hash of the density's traced program and of the arrays in it.
 
     What a host callback or a hand-written gradient computes is not in the program and goes unseen. A black box of

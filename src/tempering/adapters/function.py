@@ -1,6 +1,7 @@
-"""A plain JAX function, or any object with `dim` and `log_density`, as a target.
+"""A plain JAX function, or any object with `dim` and `log_density`, as a target: the one door for what is not ours.
 
-The checks trace the function abstractly: they cost no evaluation.
+Beyond this door every target has all that `targets.base.Target` lists. The checks trace the function abstractly: they
+cost no evaluation.
 """
 
 from collections.abc import Callable
@@ -9,17 +10,21 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.errors import DensityError, SettingsError
 from tempering.settings import require_count
-from tempering.targets.base import Target
+from tempering.targets.base import OPTIONAL, Target
+from tempering.targets.references import ReferenceLike, as_reference, check_reference
+from tempering.transforms import Chart
+from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, TargetLike
 
 __all__ = ["FunctionTarget", "as_target"]
 
 
 class FunctionTarget(Target):
-    """log_density(x) of a function of one point.
+    """log_density(x) of a function of one point, with the optional things that came with it.
 
     A plain function is part of the compilation's key. A callable module (Equinox) stays a tree, whose arrays are
     arguments of the compiled programs; a static field could not be hashed then.
@@ -27,21 +32,32 @@ class FunctionTarget(Target):
 
     dim: int = eqx.field(static=True)
     log_density_fn: Callable[..., Any]
+    geometry: Centred | None = None
+    chart: Chart | None = None
+    structure: Any = None
+    reference: ReferenceLike | None = None
+    init: Any = None
+    masses: Any = None
+    atom_kinds: tuple[int, ...] = ()
+    bonds: tuple[tuple[int, int], ...] = ()
+    invariants: Callable[[Array], Array] | None = None
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """The function's value."""
         return self.log_density_fn(x)
 
 
-def as_target(density: Any, dim: int | None = None) -> Any:
+def as_target(density: Any, dim: int | None = None) -> Target:
     """The target of a function or object, after checking shape, dtype, differentiability and batching.
 
     Args:
-        density: a function of one point of shape (dim,), or an object with `dim` and `log_density`.
+        density: a function of one point of shape (dim,), or an object with `dim` and `log_density`, which may have
+            any of the optional attributes of a `Target` as well.
         dim: needed for a function; must agree with the object's own where both are given.
 
     Raises:
-        SettingsError: if `dim` is missing, not a positive integer, or contradicts the object.
+        SettingsError: if `dim` is missing, not a positive integer, or contradicts the object; if an optional attribute
+            is of another kind than a target's.
         DensityError: if the density does not map (dim,) float32 to one real number, raises, has no gradient, or
             cannot be batched by jax.vmap.
     """
@@ -49,7 +65,7 @@ def as_target(density: Any, dim: int | None = None) -> Any:
         if dim is not None and dim != density.dim:
             raise SettingsError(f"dim = {dim} contradicts the target's own dim = {density.dim}; leave `dim` out")
         require_count("dim", density.dim)
-        target = density if isinstance(density, eqx.Module) else FunctionTarget(density.dim, density.log_density)
+        target = density if isinstance(density, Target) else _adopted(density)
     elif callable(density):
         if dim is None:
             raise SettingsError("dim is missing: a plain function needs it, as in tp.fit(log_density, dim=2)")
@@ -67,11 +83,41 @@ def as_target(density: Any, dim: int | None = None) -> Any:
     return target
 
 
+_ARRAY = (np.ndarray, jax.Array, list, tuple)
+_KINDS = {
+    "geometry": (Centred, "a Centred, of particles"),
+    "chart": (Chart, "a chart from its coordinates to the user's"),
+    "init": (_ARRAY, "an array of starting points, (point, dim)"),
+    "masses": (_ARRAY, "an array of numbers"),
+    "atom_kinds": (tuple, "a tuple of whole numbers"),
+    "bonds": (tuple, "a tuple of pairs of atoms"),
+    "invariants": (Callable, "a function of one point"),
+}
+"""What optional attributes of a user's object must be, by type and in words; a reference has a check of its own."""
+
+
+def _adopted(density: Any) -> FunctionTarget:
+    """The target of an object of the user's own class."""
+    brought = {name: getattr(density, name, None) for name in OPTIONAL}  # the one place that asks whether there is any
+    brought = {name: value for name, value in brought.items() if value is not None}
+    for name in brought.keys() & _KINDS.keys():
+        value, (kind, words) = brought[name], _KINDS[name]
+        if not isinstance(value, kind) or name == "init" and np.shape(value)[1:] != (density.dim,):
+            raise SettingsError(
+                f"the attribute {name} of a {type(density).__name__} is a {type(value).__name__}; a target's {name} is "
+                f"{words}: mend it, or give it another name"
+            )
+    if "reference" in brought:
+        check_reference(brought["reference"], density.dim)
+        brought["reference"] = as_reference(brought["reference"])
+    return FunctionTarget(density.dim, density.log_density, **brought)
+
+
 def _is_hashable_or_tree(density: Any) -> bool:
     return isinstance(density, eqx.Module) or getattr(density, "__hash__", None) is not None
 
 
-def _check_value(target: Any) -> None:
+def _check_value(target: Target) -> None:
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     try:
         out = eqx.filter_eval_shape(target.log_density, point)
@@ -96,11 +142,11 @@ def _check_value(target: Any) -> None:
         )
 
 
-def _gradient(target: Any) -> Callable[[Array], Array]:
+def _gradient(target: Target) -> Callable[[Array], Array]:
     return jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
 
 
-def _check_gradient(target: Any) -> None:
+def _check_gradient(target: Target) -> None:
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     try:
         jax.eval_shape(_gradient(target), point)
@@ -111,7 +157,7 @@ def _check_gradient(target: Any) -> None:
         ) from error
 
 
-def _check_batch(target: Any) -> None:
+def _check_batch(target: Target) -> None:
     points = jax.ShapeDtypeStruct((2, target.dim), jnp.float32)
     try:
         jax.eval_shape(jax.vmap(_gradient(target)), points)

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.targets.base import evaluate, evaluate_reference
+from tempering.targets.base import Target, evaluate, evaluate_reference
 from tempering.targets.path import ReferenceValues, log_ratio, tempered
 from tempering.targets.units import Units
 from tempering.types import Array, Bool, Float, Key
@@ -75,12 +75,12 @@ class Kernel(eqx.Module):
 
     @abstractmethod
     def step(
-        self, key: Key, state: ChainState, target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
+        self, key: Key, state: ChainState, target: Target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
     ) -> tuple[ChainState, KernelInfo]:
         """One transition of one chain at inverse temperature beta."""
 
 
-def init(position: Float[Array, " dim"], target) -> ChainState:
+def init(position: Float[Array, " dim"], target: Target) -> ChainState:
     """The state of a chain at `position`: one evaluation."""
     log_density, log_density_grad = evaluate(target, position)
     return ChainState(position, log_density, log_density_grad, evaluate_reference(target, position))

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.kernels.base import ChainState, Kernel, KernelInfo, accept_or_stay, init
+from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
 __all__ = ["HMC"]
@@ -27,7 +28,7 @@ class HMC(Kernel):
         return self.num_leapfrog
 
     def step(
-        self, key: Key, state: ChainState, target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
+        self, key: Key, state: ChainState, target: Target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
     ) -> tuple[ChainState, KernelInfo]:
         """One transition; `num_leapfrog` evaluations."""
         key_momentum, key_accept = jax.random.split(key)

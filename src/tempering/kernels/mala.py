@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.kernels.base import ChainState, Kernel, KernelInfo, accept_or_stay, init
+from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
 __all__ = ["MALA"]
@@ -21,7 +22,7 @@ class MALA(Kernel):
     scale_power: float = eqx.field(static=True, default=2.0)
 
     def step(
-        self, key: Key, state: ChainState, target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
+        self, key: Key, state: ChainState, target: Target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
     ) -> tuple[ChainState, KernelInfo]:
         """One transition; one evaluation."""
         key_noise, key_accept = jax.random.split(key)

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 
 from tempering.kernels.base import ChainState, Kernel, KernelInfo, accept_or_stay, init
+from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
 __all__ = ["RandomWalk"]
@@ -26,7 +27,7 @@ class RandomWalk(Kernel):
         return cls(optimal_acceptance=0.234 + 0.206 * max(0.0, (5 - dim) / 4))
 
     def step(
-        self, key: Key, state: ChainState, target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
+        self, key: Key, state: ChainState, target: Target, *, beta: Float[Array, ""], step_size: Float[Array, ""]
     ) -> tuple[ChainState, KernelInfo]:
         """One transition; one evaluation."""
         key_noise, key_accept = jax.random.split(key)

@@ -17,6 +17,7 @@ from tempering.runs.config import MetricsConfig
 from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.targets import ExactTarget, Inner
+from tempering.targets.base import Target
 from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
 from tempering.weights.ess import ess_fraction
 from tempering.weights.weigh import weigh
@@ -95,7 +96,7 @@ def judge(
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
 
 
-def _compared(sampler: Sampler, target, draws: np.ndarray, sets: list[np.ndarray], config: MetricsConfig, tell):
+def _compared(sampler: Sampler, target: Target, draws: np.ndarray, sets: list[np.ndarray], config: MetricsConfig, tell):
     """Every metric of draws against one set of trusted samples; a second one is for the floors."""
     report = evaluate_samples(
         target,
@@ -153,7 +154,7 @@ def _named(metrics: dict[str, Metric], ending: str, remark: str) -> dict[str, Me
 
 
 def langevin(
-    key: Key, target, draws: Float[Array, "particle dim"], num_steps: int, ledger: Ledger
+    key: Key, target: Target, draws: Float[Array, "particle dim"], num_steps: int, ledger: Ledger
 ) -> tuple[Float[Array, "particle dim"], int]:
     """Draws moved by Langevin steps with a Metropolis correction, one chain a draw: num_steps + 1 evaluations each.
 
@@ -173,7 +174,7 @@ def langevin(
     return kept.position[0, 0], num_replaced
 
 
-def _log_densities(target, points: np.ndarray) -> np.ndarray:
+def _log_densities(target: Target, points: np.ndarray) -> np.ndarray:
     return np.asarray(log_densities(target, jnp.asarray(points, jnp.float32)))
 
 
@@ -205,7 +206,7 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
     }
 
 
-def _weight_metrics(target, ess: float, log_z: tuple[float, float], num: int) -> dict[str, Metric]:
+def _weight_metrics(target: Target, ess: float, log_z: tuple[float, float], num: int) -> dict[str, Metric]:
     metrics = {
         "ess_fraction": Metric(
             "ess_fraction",
@@ -230,7 +231,7 @@ def _weight_metrics(target, ess: float, log_z: tuple[float, float], num: int) ->
     return metrics
 
 
-def _grid(sampler: Sampler, target, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _grid(sampler: Sampler, target: Target, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Log density on a square grid over the samples, for the picture of a 2-D target."""
     points = arrays.get("reference", arrays["draws"])
     points = points[np.all(np.isfinite(points), axis=1)]

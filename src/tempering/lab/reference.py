@@ -70,7 +70,7 @@ def reference_target(name: str | TargetConfig) -> TargetConfig:
 
 
 def _is_of_particles(config: TargetConfig) -> bool:
-    return getattr(make_target(config.name, **config.arguments), "geometry", None) is not None
+    return make_target(config.name, **config.arguments).geometry is not None
 
 
 def reference_folder(name: str | TargetConfig) -> Path:

@@ -24,6 +24,7 @@ from tempering.runs.config import TargetConfig
 from tempering.runs.ledger import Ledger
 from tempering.settings import Ladder, Pilot, require, require_choice, require_count, require_positive
 from tempering.targets import Inner, Scaled, Units, in_inner_coordinates
+from tempering.targets.base import Target
 from tempering.targets.cost import spend
 from tempering.targets.units import chosen_units, force_masses, units_of_masses
 from tempering.types import Event, Float, Key, OnEvent, ignore_event
@@ -113,7 +114,7 @@ def default_reference_settings(config: TargetConfig) -> ReferenceSettings:
 
 
 def make_reference(
-    target: Any,
+    target: Target,
     key: Key,
     num: int,
     settings: ReferenceSettings | None = None,

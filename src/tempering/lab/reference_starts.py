@@ -60,12 +60,14 @@ def starting_points(
 def _opposite_starts(target: Inner) -> Float[Array, "start dim"] | None:
     """In full coordinates: what the target brings; of a molecule both sides of phi, L-forms where it has any."""
     outer = target.target
-    starts = opposite_starts(outer) if isinstance(outer, MoleculeTarget) else getattr(outer, "opposite_starts", None)
+    if not isinstance(outer, MoleculeTarget):
+        starts = getattr(outer, "opposite_starts", None)  # only reference samples ask for it, and few targets have any
+        return None if starts is None else jnp.asarray(starts)
+    starts = opposite_starts(outer)
     if starts is None:
         return None
-    starts = jnp.asarray(starts)
-    centres = np.asarray(getattr(outer, "chiral_centres", ()))
-    return reflect(starts, centres)[0] if len(centres) else starts
+    centres = outer.chiral_centres
+    return reflect(jnp.asarray(starts), centres)[0] if len(centres) else jnp.asarray(starts)
 
 
 def landmark_of(target: Inner) -> tuple[str, Callable[[Float[Array, " dim"]], Bool[Array, ""]]] | None:
@@ -74,7 +76,7 @@ def landmark_of(target: Inner) -> tuple[str, Callable[[Float[Array, " dim"]], Bo
     None where the target has no such mode.
     """
     outer = target.target
-    own = getattr(outer, "landmark", None)
+    own = getattr(outer, "landmark", None)  # only reference samples ask for it, and few targets have any
     if own is not None:
         return "the landmark", lambda y: own(target.chart.embed(y))
     if not isinstance(outer, MoleculeTarget) or not backbone(outer):

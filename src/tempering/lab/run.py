@@ -22,6 +22,7 @@ from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.load import load_sampler
 from tempering.targets import ExactTarget, Inner
+from tempering.targets.base import Target
 from tempering.types import OnEvent, ignore_event
 
 __all__ = ["evaluate_folder", "load_run", "resume", "run"]
@@ -70,7 +71,7 @@ def evaluate_folder(
 
 
 @collected_seldom()
-def _carry_out(folder: RunFolder, target: Any, on_event: OnEvent) -> dict[str, Any]:
+def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str, Any]:
     config = folder.config
     if has_sampler(folder.path):
         sampler = load_sampler(folder.path, target)
@@ -117,7 +118,7 @@ def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_even
     return result
 
 
-def _trusted(config: RunConfig, num: int, target: Any) -> tuple[np.ndarray | None, tuple[Finding, ...]]:
+def _trusted(config: RunConfig, num: int, target: Target) -> tuple[np.ndarray | None, tuple[Finding, ...]]:
     """Kept reference samples of a system of particles, twice `num` if there are, and what a reader should know."""
     name = "reference samples"
     if not isinstance(target, Inner):

@@ -14,9 +14,8 @@ from tempering.errors import SettingsError
 from tempering.molecules.system.reading import identities, not_a_density, untranslated
 from tempering.molecules.system.record import Atom
 from tempering.molecules.target import GAS_CONSTANT
-from tempering.targets.base import Target
+from tempering.targets.base import Wrapper
 from tempering.transforms.centred import Centred
-from tempering.types import Array, Float
 
 __all__ = ["OpenMMTarget", "callback_target"]
 
@@ -24,11 +23,11 @@ _SHIFT = np.array([0.31, -0.17, 0.23])
 """nm: what the molecule is moved by to see whether its energy minds."""
 
 
-class OpenMMTarget(Target):
+class OpenMMTarget(Wrapper):
     """log_density(x) = -U(x) / (k_B T), x in nm, U by OpenMM."""
 
     dim: int = eqx.field(static=True)
-    inner: CallbackTarget
+    target: CallbackTarget
     atoms: tuple[Atom, ...] = eqx.field(static=True)
     temperature: float = eqx.field(static=True)
     is_translation_invariant: bool = eqx.field(static=True)
@@ -38,9 +37,6 @@ class OpenMMTarget(Target):
     def geometry(self) -> Centred | None:
         """The coordinates of centred conformations; None where its energy depends on its place."""
         return Centred(self.dim // 3, 3) if self.is_translation_invariant else None
-
-    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        return self.inner.log_density(x)
 
 
 class _Evaluator:

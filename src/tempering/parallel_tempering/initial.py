@@ -12,6 +12,7 @@ from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.state import Tally, TemperingState
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial
+from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
 __all__ = ["InitialDraws", "StartFn", "initial_draws", "normal_start", "planned_evaluations", "rows_start"]
@@ -53,7 +54,7 @@ def planned_evaluations(initial: Initial, num_levels: int, kernel: Kernel) -> in
 
 def initial_draws(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     start_fn: StartFn,
     betas: Float[Array, " level"],

@@ -18,6 +18,7 @@ from tempering.kernels.step_size import adapt, guess, guess_from_spread
 from tempering.parallel_tempering.state import Replicas, Tally, TemperingState, track
 from tempering.parallel_tempering.swap import even_odd, sweep
 from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target
 from tempering.targets.cost import has_gradient, spend
 from tempering.types import Array, Float, Int, Key
 
@@ -52,7 +53,7 @@ class Rules(eqx.Module):
         )
 
 
-def _explore(key: Key, target, kernel: Kernel, state: TemperingState, betas: Float[Array, " level"]):
+def _explore(key: Key, target: Target, kernel: Kernel, state: TemperingState, betas: Float[Array, " level"]):
     """One kernel step of every chain at every level, each with a key of its own."""
     num_levels, num_chains = state.chain.log_density.shape
 
@@ -90,7 +91,9 @@ def _exchange(key: Key, state: TemperingState, betas: Float[Array, " level"], ro
     return chain, replicas, jnp.sum(is_tried, axis=0), jnp.sum(is_swapped, axis=0), num_returned
 
 
-def _step(key: Key, target, kernel: Kernel, state: TemperingState, betas: Array, rules: Rules) -> TemperingState:
+def _step(
+    key: Key, target: Target, kernel: Kernel, state: TemperingState, betas: Array, rules: Rules
+) -> TemperingState:
     """Explore, adapt, and swap when it is time."""
     key_explore, key_swap = jax.random.split(jax.random.fold_in(key, state.step))
     chain, info = _explore(key_explore, target, kernel, state, betas)
@@ -128,7 +131,7 @@ def _step(key: Key, target, kernel: Kernel, state: TemperingState, betas: Array,
 @eqx.filter_jit
 def collect(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     state: TemperingState,
     betas: Array,
@@ -155,7 +158,7 @@ def evenly(thin: int, num_draws: int) -> Int[Array, " draw"]:
 
 def advance(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     state: TemperingState,
     betas: Array,
@@ -169,13 +172,13 @@ def advance(
 
 
 @eqx.filter_jit
-def _evaluate_starts(target, positions: Float[Array, "level chain dim"]) -> ChainState:
+def _evaluate_starts(target: Target, positions: Float[Array, "level chain dim"]) -> ChainState:
     return jax.vmap(jax.vmap(lambda position: init(position, target)))(positions)
 
 
 def start(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     positions: Float[Array, "level chain dim"],
     betas: Array,
@@ -274,7 +277,7 @@ def block_size(num_draws: int) -> int:
 
 def run(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     state: TemperingState,
     betas: Array,

@@ -18,6 +18,7 @@ from tempering.runs.storage import read_arrays, read_json, tree_from
 from tempering.sampler import FORMAT, Sampler
 from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
 from tempering.settings.changes import build
+from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
 
 __all__ = ["load_sampler", "model_like"]
@@ -35,7 +36,7 @@ def model_like(dim: int, network: Network) -> DiffusionModel:
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
 
 
-def load_sampler(folder: str | Path, target: Any = None, structure: Structure | None = None) -> Sampler:
+def load_sampler(folder: str | Path, target: Target | None = None, structure: Structure | None = None) -> Sampler:
     """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
 
     Args:
@@ -63,13 +64,14 @@ def load_sampler(folder: str | Path, target: Any = None, structure: Structure | 
         ) from error
 
 
-def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
+def _restored(folder: Path, facts: dict[str, Any], target: Target | None, structure: Structure | None) -> Sampler:
     network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
     geometry, dim = facts["geometry"], facts["dim"]
     chart = chart_from(facts["chart"], dim, target) if geometry is None else Centred(**geometry)
     dim = dim if chart is None else chart.dim
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
+    own = None if target is None else target.structure
     model = tree_from(model_like(dim, network), read_arrays(folder / "sampler.npz"))
     return Sampler(
         model=model,
@@ -86,7 +88,7 @@ def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Struc
         checks=Checks.from_dict(facts["checks"]),
         settings=_settings(facts.get("settings")),
         chart=chart,
-        structure=read_structure(facts["structure"], structure or getattr(target, "structure", None)),
+        structure=read_structure(facts["structure"], structure or own),
         folder=folder,
     )
 

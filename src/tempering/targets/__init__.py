@@ -1,6 +1,6 @@
 """What we sample: densities, with whatever is known exactly about them."""
 
-from tempering.targets.base import ExactTarget, Target, evaluate
+from tempering.targets.base import ExactTarget, Target, Wrapper, evaluate
 from tempering.targets.densities.gaussian import Gaussian, anisotropic_gaussian
 from tempering.targets.densities.gaussian_mixture import GaussianMixture, mog40
 from tempering.targets.densities.many_well import ManyWell
@@ -21,6 +21,7 @@ __all__ = [
     "Referenced",
     "Target",
     "Units",
+    "Wrapper",
     "anisotropic_gaussian",
     "dw4",
     "evaluate",

@@ -1,28 +1,109 @@
-"""What a target is: a log density, and whatever is known exactly about it.
+"""What a target is: a log density, whatever is known exactly about it, and nine optional things it may bring.
 
 Consumes nothing; produces unnormalised log densities at T = 1 for one point; `path` says what level k makes of them.
-A target may have a `reference`, a normalised distribution that its path starts from (`references`).
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
 
 from tempering.targets.path import ReferenceValues
+from tempering.targets.references import ReferenceLike
+from tempering.transforms.centred import Centred
+from tempering.transforms.protocol import Chart
 from tempering.types import Array, Float, Key
 
-__all__ = ["ExactTarget", "Target", "evaluate", "evaluate_many", "evaluate_reference"]
+__all__ = ["OPTIONAL", "ExactTarget", "Target", "Wrapper", "evaluate", "evaluate_many", "evaluate_reference"]
+
+T = TypeVar("T")
+
+
+class _Optional(Generic[T]):
+    """An attribute that every target has: its default, unless a subclass defines it.
+
+    The class itself does not have it, so that a dataclass field of the same name does not take it for its default; and
+    nothing sets it, so that a field's value in the instance comes first.
+    """
+
+    def __init__(self, default: T):
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        if instance is None:
+            raise AttributeError(self.name)
+        return instance._inherited(self.name, self.default)
 
 
 class Target(eqx.Module):
-    """An unnormalised density on R^dim. Abstract: a concrete target gives `dim` and `log_density`."""
+    """An unnormalised density on R^dim. Abstract: a concrete target gives `dim` and `log_density`.
+
+    Nine things are optional. Every target has them all; a subclass defines those that it brings, each by a field, a
+    property or, for `invariants`, a method. All are of the coordinates that `log_density` takes, except where it says
+    so. A target made of another one follows one rule: in the same coordinates it is a `Wrapper`, which brings all that
+    the other brings; in other coordinates it is a plain `Target`, which brings what it can say in its own.
+    """
 
     dim: eqx.AbstractVar[int]
+
+    geometry = _Optional[Centred | None](None)
+    """Centred particles: the coordinates in which the density has a normaliser."""
+
+    chart = _Optional[Chart | None](None)
+    """The way from these coordinates, which methods work in, to the user's. None: they are the user's."""
+
+    structure = _Optional[Any](None)
+    """What makes the user's own tree of a point in the user's coordinates (`adapters.structure`)."""
+
+    reference = _Optional[ReferenceLike | None](None)
+    """A normalised distribution that the path starts from (`references`)."""
+
+    init = _Optional[Any](None)
+    """Starting points, (point, dim), such as a molecule's conformation."""
+
+    masses = _Optional[Any](None)
+    """What chains move with: one of each particle, or of each of the blocks of equal size that make a point."""
+
+    atom_kinds = _Optional[tuple[int, ...]](())
+    """Who the particles are, where they are told apart."""
+
+    bonds = _Optional[tuple[tuple[int, int], ...]](())
+    """Pairs of particles that are joined."""
+
+    invariants = _Optional[Callable[[Array], Array] | None](None)
+    """A function of one point: the numbers that must have mixed in chains. None leaves the choice to the geometry."""
 
     @abstractmethod
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """Unnormalised log density of one point at T = 1; -inf outside the support."""
+
+    def _inherited(self, name: str, default: Any) -> Any:
+        """An optional thing that the class does not define."""
+        del name
+        return default
+
+
+OPTIONAL = tuple(name for name, value in vars(Target).items() if isinstance(value, _Optional))
+"""The names of the nine."""
+
+
+class Wrapper(Target):
+    """Another target's density in the same coordinates, with all that it brings; subclasses define what they change."""
+
+    target: eqx.AbstractVar[Target]
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Unnormalised log density of the other target."""
+        return self.target.log_density(x)
+
+    def _inherited(self, name: str, default: Any) -> Any:
+        del default
+        return getattr(self.target, name)  # one of the nine, by name: this is how all of them are handed on
 
 
 class ExactTarget(Target):
@@ -60,20 +141,20 @@ class ExactTarget(Target):
         """The indicators of one point, each in [0, 1]."""
 
 
-def evaluate(target, x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, " dim"]]:
+def evaluate(target: Target, x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, " dim"]]:
     """Log density and its gradient at one point: one evaluation in the ledger."""
     return jax.value_and_grad(target.log_density)(x)
 
 
-def evaluate_reference(target, x: Float[Array, " dim"]) -> ReferenceValues | None:
+def evaluate_reference(target: Target, x: Float[Array, " dim"]) -> ReferenceValues | None:
     """The same of the target's reference: no evaluation of the target. None where there is no reference."""
-    reference = getattr(target, "reference", None)
+    reference = target.reference
     return None if reference is None else ReferenceValues(*jax.value_and_grad(reference.log_density)(x))
 
 
 @eqx.filter_jit
 def evaluate_many(
-    target, x: Float[Array, "particle dim"], chunk_size: int = 10_000
+    target: Target, x: Float[Array, "particle dim"], chunk_size: int = 10_000
 ) -> tuple[Float[Array, " particle"], Float[Array, "particle dim"]]:
     """Log densities and gradients of many points, exactly one evaluation each: no chunk is padded."""
     return jax.lax.map(lambda point: evaluate(target, point), x, batch_size=chunk_size)

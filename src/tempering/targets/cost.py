@@ -9,27 +9,28 @@ from typing import Any
 import jax
 
 from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target
 
 __all__ = ["has_gradient", "points_per_gradient", "spend"]
 
 
-def _boxes(target: Any) -> list[Any]:
+def _boxes(target: Target) -> list[Any]:
     """The black boxes inside a target, however it is wrapped: in other units, with a reference, transformed."""
     is_box = lambda node: hasattr(node, "points_per_gradient")  # noqa: E731
     return [leaf for leaf in jax.tree.leaves(target, is_leaf=is_box) if is_box(leaf)]
 
 
-def has_gradient(target: Any) -> bool:
+def has_gradient(target: Target) -> bool:
     """Whether `evaluate` gives a gradient of the target."""
     return all(box.has_gradient for box in _boxes(target))
 
 
-def points_per_gradient(target: Any) -> int:
+def points_per_gradient(target: Target) -> int:
     """Evaluations that `evaluate` of one point takes: 1, or 1 + dim for forward differences."""
     return max((box.points_per_gradient for box in _boxes(target)), default=1)
 
 
-def spend(ledger: Ledger, stage: str, target: Any, num_points: int) -> None:
+def spend(ledger: Ledger, stage: str, target: Target, num_points: int) -> None:
     """Enter what `evaluate` of `num_points` points costs, before it is made.
 
     Finite differences and gradient-free boxes are asked for values alone, and are recorded so.

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.targets.base import Target
+from tempering.targets.references import ReferenceLike
 from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
@@ -17,7 +18,7 @@ __all__ = ["Inner", "InnerReference", "in_inner_coordinates"]
 class InnerReference(eqx.Module):
     """A normalised reference in the user's coordinates as a normalised density of y."""
 
-    reference: Any
+    reference: ReferenceLike
     chart: Chart
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -30,10 +31,13 @@ class InnerReference(eqx.Module):
 
 
 class Inner(Target):
-    """The target as a density of y, with x = chart.embed(y): log p(x) + log |det dx/dy|."""
+    """The target as a density of y, with x = chart.embed(y): log p(x) + log |det dx/dy|.
+
+    It brings what the target brings, as far as that can be said of y; what is of particles, where the chart is theirs.
+    """
 
     dim: int = eqx.field(static=True)
-    target: Any
+    target: Target
     chart: Chart
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -48,51 +52,51 @@ class Inner(Target):
     @property
     def reference(self) -> InnerReference | None:
         """The target's own, in inner coordinates. None for particles: on all coordinates it has another volume."""
-        reference = None if self.geometry is not None else getattr(self.target, "reference", None)
+        reference = None if self.geometry is not None else self.target.reference
         return None if reference is None else InnerReference(reference, self.chart)
 
     @property
     def masses(self) -> Any:
         """Of the particles, where the chart is theirs and the target brings any; masses of other charts are unknown."""
-        return None if self.geometry is None else getattr(self.target, "masses", None)
+        return None if self.geometry is None else self.target.masses
 
     @property
     def init(self) -> Float[Array, "point dim"] | None:
         """The target's own starting points, such as a molecule's conformation, where the chart is of particles."""
-        own = None if self.geometry is None else getattr(self.target, "init", None)
+        own = None if self.geometry is None else self.target.init
         return None if own is None else jax.vmap(self.chart.restrict)(jnp.asarray(own))
 
     @property
     def atom_kinds(self) -> tuple[int, ...]:
         """Who the particles are, where the target tells them apart; empty where they are alike."""
-        return () if self.geometry is None else getattr(self.target, "atom_kinds", ())
+        return () if self.geometry is None else self.target.atom_kinds
 
     @property
     def bonds(self) -> tuple[tuple[int, int], ...]:
         """Pairs of particles that are joined; empty where none are."""
-        return () if self.geometry is None else getattr(self.target, "bonds", ())
+        return () if self.geometry is None else self.target.bonds
 
     @property
     def structure(self) -> Any:
         """What restores a point in the user's coordinates to the user's own tree, or None."""
-        return getattr(self.target, "structure", None)
+        return self.target.structure
 
     def invariants(self, y: Float[Array, " dim"]) -> Float[Array, " feature"]:
         """What must have mixed in chains: the target's own choice, else what symmetries of particles leave alone."""
-        own = getattr(self.target, "invariants", None)
+        own = self.target.invariants
         if own is not None:
             return own(self.chart.embed(y))
         return y if self.geometry is None else self.geometry.invariants(y)
 
 
-def in_inner_coordinates(target: Any, chart: Chart | None = None) -> Any:
+def in_inner_coordinates(target: Target, chart: Chart | None = None) -> Target:
     """What a method fits: the target itself, or the target in a chart's coordinates.
 
     Args:
         chart: None takes the target's `geometry`, if it has one. A target with a `chart` of its own is in its
             coordinates already.
     """
-    if getattr(target, "chart", None) is not None:
+    if target.chart is not None:
         return target
-    chart = getattr(target, "geometry", None) if chart is None else chart
+    chart = target.geometry if chart is None else chart
     return target if chart is None else Inner(chart.dim, target, chart)

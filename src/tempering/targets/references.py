@@ -11,7 +11,7 @@ from tempering.errors import SettingsError
 from tempering.settings import require_positive
 from tempering.types import Array, Float, Key
 
-__all__ = ["Normal", "ReferenceLike", "StudentT", "check_reference"]
+__all__ = ["Distribution", "Normal", "ReferenceLike", "StudentT", "as_reference", "check_reference"]
 
 
 @runtime_checkable
@@ -25,6 +25,23 @@ class ReferenceLike(Protocol):
     def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
         """Independent draws."""
         ...
+
+
+class Distribution(eqx.Module):
+    """An object with `log_prob(x)` and `sample(key, shape)`, as NumPyro's distributions have, as a reference.
+
+    Where `log_prob` gives several numbers for one point, the coordinates are independent and the numbers add up.
+    """
+
+    distribution: Any
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Normalised log density of one point."""
+        return jnp.sum(self.distribution.log_prob(x))
+
+    def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
+        """Independent draws."""
+        return self.distribution.sample(key, (num,))
 
 
 class Normal(eqx.Module):
@@ -99,26 +116,35 @@ def _location_and_scale(name: str, mean: Any, scale: Any) -> tuple[Array, Array]
     return jnp.asarray(location), jnp.broadcast_to(jnp.asarray(width), location.shape)
 
 
-def check_reference(reference: Any, dim: int) -> None:
+def as_reference(given: Any) -> Any:
+    """What was given, or, if it is a distribution by its own names, that distribution by ours."""
+    is_distribution = hasattr(given, "log_prob") and hasattr(given, "sample")
+    return Distribution(given) if is_distribution and not isinstance(given, ReferenceLike) else given
+
+
+def check_reference(given: Any, dim: int) -> None:
     """Refuse what cannot be a reference in `dim` dimensions, before anything is spent. Traces only.
 
     Raises:
-        SettingsError: if it lacks `log_density` or `sample`, or they give other shapes than () and (num, dim).
+        SettingsError: if it lacks `log_density` (or `log_prob`) or `sample`, if they give other shapes than () and
+            (num, dim), or draws that are no real numbers.
     """
+    reference = as_reference(given)
     if not isinstance(reference, ReferenceLike):
         raise SettingsError(
-            f"reference is a {type(reference).__name__}; it must have `log_density(x)`, normalised, and `sample(key, "
-            "num)`, as tp.Normal and tp.StudentT have"
+            f"reference is a {type(given).__name__}; it must have `log_density(x)`, normalised, and `sample(key, "
+            "num)`, as tp.Normal and tp.StudentT have, or be a distribution of NumPyro"
         )
     try:
         value = eqx.filter_eval_shape(reference.log_density, jax.ShapeDtypeStruct((dim,), jnp.float32))
         draws = eqx.filter_eval_shape(lambda key: reference.sample(key, 3), jax.eval_shape(lambda: jax.random.key(0)))
     except Exception as error:
         raise SettingsError(
-            f"reference raised {type(error).__name__} in {dim} dimensions: {str(error).splitlines()[0][:200]}"
+            f"reference raised {type(error).__name__} in {dim} dimensions: {(str(error).splitlines() or [''])[0][:200]}"
         ) from error
-    if getattr(value, "shape", None) != () or getattr(draws, "shape", None) != (3, dim):
+    shapes = [getattr(array, "shape", None) for array in (value, draws)]
+    if shapes != [(), (3, dim)] or not jnp.issubdtype(draws.dtype, jnp.floating):
         raise SettingsError(
-            f"reference gives log densities of shape {getattr(value, 'shape', None)} and 3 draws of shape "
-            f"{getattr(draws, 'shape', None)}; in {dim} dimensions they must be () and (3, {dim})"
+            f"reference gives log densities of shape {shapes[0]} and 3 draws of shape {shapes[1]}; in {dim} dimensions "
+            f"they must be real numbers of shapes () and (3, {dim})"
         )

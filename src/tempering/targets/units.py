@@ -6,7 +6,7 @@ Langevin steps in z are preconditioned by M^-1. Log densities are those of x, so
 know of it.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 
 from tempering.errors import SettingsError
 from tempering.settings.checks import require
+from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
 
@@ -112,7 +113,7 @@ def units_of_masses(masses: np.ndarray, dim: int, geometry: Centred | None = Non
     return Units(jnp.ones((dim,)), jnp.asarray(matrix, float), jnp.asarray(inverse, float))
 
 
-def chosen_units(target: Any, mass: str, masses: tuple[float, ...] | None = None) -> Units:
+def chosen_units(target: Target, mass: str, masses: tuple[float, ...] | None = None) -> Units:
     """The units that a run starts with; a pilot widens them.
 
     Args:
@@ -124,7 +125,7 @@ def chosen_units(target: Any, mass: str, masses: tuple[float, ...] | None = None
         SettingsError: if masses are asked of a target that has none, or do not fit it.
     """
     if masses is None and mass in ("automatic", "target"):
-        masses = getattr(target, "masses", None)
+        masses = target.masses
         if masses is None and mass == "target":
             raise SettingsError(
                 f"exploration.mass = 'target' is not allowed: {type(target).__name__} brings no masses for its "
@@ -132,7 +133,7 @@ def chosen_units(target: Any, mass: str, masses: tuple[float, ...] | None = None
             )
     if masses is None:
         return Units.plain(target.dim)
-    return units_of_masses(np.asarray(masses), target.dim, getattr(target, "geometry", None))
+    return units_of_masses(np.asarray(masses), target.dim, target.geometry)
 
 
 def force_masses(geometry: Centred, log_density_grad: Float[Array, "point dim"]) -> np.ndarray:

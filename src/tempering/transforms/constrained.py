@@ -148,11 +148,12 @@ def flat_chart(support: Any, dim: int) -> Constrained | None:
 
 
 def read_chart(
-    stored: dict[str, Any] | None, full_dim: int, target: Any = None, readers: dict[str, Reader] | None = None
+    stored: dict[str, Any] | None, full_dim: int, own: Chart | None = None, readers: dict[str, Reader] | None = None
 ) -> Chart | None:
     """The chart that `as_dict` described, or the target's own where only the target has it.
 
     Args:
+        own: the target's chart, where there is a target and it has one.
         readers: of charts that later rooms define, by the name in their `as_dict`; supports are read here.
 
     Raises:
@@ -161,7 +162,6 @@ def read_chart(
     """
     if stored is None:
         return None
-    own = getattr(target, "chart", None)
     reader = (readers or {}).get(stored["name"])
     if reader is not None:
         if own is not None and not _is_alike(own.as_dict(), stored):

@@ -17,6 +17,7 @@ from tempering.parallel_tempering import betas_of, stepping_stone
 from tempering.parallel_tempering.initial import initial_draws, normal_start
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial
+from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 from tempering.weights.ess import ess_fraction
 
@@ -32,7 +33,7 @@ _stepping_stone = jax.jit(stepping_stone)  # its jackknife would else be compile
 
 
 def samples(
-    target,
+    target: Target,
     key: Key,
     budget: int,
     *,

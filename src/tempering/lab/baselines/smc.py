@@ -25,7 +25,7 @@ from tempering.kernels import ChainState, init
 from tempering.lab.baselines.drawn import Drawn
 from tempering.runs.ledger import Ledger
 from tempering.targets import Referenced
-from tempering.targets.base import evaluate_many
+from tempering.targets.base import Target, evaluate_many
 from tempering.targets.cost import points_per_gradient, spend
 from tempering.types import Array, Float, Key
 
@@ -66,7 +66,7 @@ def _read(particle: ChainState, log_tempered_fn) -> _Chain:
     return _Chain(particle, *jax.value_and_grad(at)(particle.position))
 
 
-def _trajectory(key: Key, chain: _Chain, log_tempered_fn, step_size, *, target, num_leapfrog: int):
+def _trajectory(key: Key, chain: _Chain, log_tempered_fn, step_size, *, target: Target, num_leapfrog: int):
     """One HMC transition with a step size of its own for every coordinate: `num_leapfrog` evaluations.
 
     A single leapfrog step is MALA.
@@ -89,7 +89,7 @@ def _trajectory(key: Key, chain: _Chain, log_tempered_fn, step_size, *, target, 
 
 
 @eqx.filter_jit
-def _move(key: Key, target, path: _Path, state, step_factor: Array, num_moves: int, num_leapfrog: int):
+def _move(key: Key, target: Target, path: _Path, state, step_factor: Array, num_moves: int, num_leapfrog: int):
     """Resample by the weights and move at the present lambda; the particles then weigh the same."""
     from blackjax.smc import resampling, tempered
 
@@ -129,7 +129,7 @@ def _cool(path: _Path, state, target_ess: Array, is_last: Array):
 
 
 def samples(
-    target,
+    target: Target,
     key: Key,
     budget: int,
     *,

@@ -16,13 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from tempering.adapters import as_target
 from tempering.lab.metrics.comparisons import ABOUT, PAPER_COMPARISONS, FloorPair, Points, compare, comparisons_of
 from tempering.lab.metrics.metric import Metric, MetricError, MetricsReport, checked_points
 from tempering.lab.metrics.molecules import molecule_metrics
 from tempering.lab.metrics.observables import expected_mean_error, second_moment_error
 from tempering.lab.metrics.regions import estimated_region_weights, max_region_error, region_tv
 from tempering.molecules.target import MoleculeTarget
-from tempering.targets.base import ExactTarget
+from tempering.targets.base import ExactTarget, Target
 from tempering.types import TargetLike
 
 __all__ = ["DEFAULT_NUM_TRANSPORT", "evaluate_samples", "log_densities"]
@@ -34,7 +35,7 @@ _CHUNK = 4096
 
 
 def evaluate_samples(
-    target: TargetLike,
+    target: Target | TargetLike,
     samples: npt.ArrayLike,
     *,
     reference: npt.ArrayLike,
@@ -47,8 +48,9 @@ def evaluate_samples(
     """Judge `samples`, unweighted draws meant to be from `target`, by every metric that the target's facts allow.
 
     Args:
-        target: an `ExactTarget` is also judged by its exact second moment and region weights, one with a `geometry` by
-            distances between particles and by transport up to their symmetries; its samples must be centred.
+        target: any object with `dim` and `log_density`. An `ExactTarget` is also judged by its exact second moment and
+            region weights, one with a `geometry` by distances between particles and by transport up to their
+            symmetries; its samples must be centred.
         samples: shape (n, dim), NumPy or JAX; rows that are not finite are counted, never dropped.
         reference: exact or trusted samples, shape (m, dim), finite, at least 4.
         reference_second: a second, independent such set for the floors. Without it they come from the halves of
@@ -64,6 +66,7 @@ def evaluate_samples(
     Raises:
         MetricError: for wrong shapes, or a reference with points or energies that are not finite.
     """
+    target = target if isinstance(target, Target) else as_target(target)
     rng = np.random.default_rng(seed)
     sets = _prepare(target, samples, reference, reference_second, rng)
     judged, trusted = sets[0], sets[1]
@@ -79,7 +82,7 @@ def evaluate_samples(
         raise MetricError(f"num_transport is {limit}; give at least 2")
 
     is_molecule = isinstance(target, MoleculeTarget)
-    comparisons = comparisons_of(getattr(target, "geometry", None), is_labelled=is_molecule)
+    comparisons = comparisons_of(target.geometry, is_labelled=is_molecule)
     comparisons += PAPER_COMPARISONS if paper_compatible else ()
     total = len(comparisons) + 1
     metrics = _count_nonfinite(judged)
@@ -97,12 +100,12 @@ def evaluate_samples(
 
 
 @eqx.filter_jit
-def log_densities(target: TargetLike, points: jax.Array) -> jax.Array:
+def log_densities(target: Target, points: jax.Array) -> jax.Array:
     """Of many points, some at a time."""
     return jax.lax.map(target.log_density, points, batch_size=_CHUNK)
 
 
-def _prepare(target, samples, reference, reference_second, rng: np.random.Generator) -> list[Points]:
+def _prepare(target: Target, samples, reference, reference_second, rng: np.random.Generator) -> list[Points]:
     """The two or three sets, shuffled, with their energies."""
     named = [("samples", samples), ("reference", reference)]
     if reference_second is not None:
@@ -134,7 +137,7 @@ def _count_nonfinite(judged: Points) -> list[Metric]:
     ]
 
 
-def _judge_facts(target: TargetLike, judged: Points, trusted: Points) -> list[Metric]:
+def _judge_facts(target: Target, judged: Points, trusted: Points) -> list[Metric]:
     """Errors of expectations: against exact facts where there are any, and else the second moment of the reference."""
     is_exact = isinstance(target, ExactTarget)
     squares = np.sum(trusted.points**2, axis=1)

@@ -52,7 +52,7 @@ def _geometry(sampler: dict[str, Any], config: dict[str, Any]) -> Centred | None
         return Centred(**stated) if stated else None
     target = config.get("target") or {}
     try:
-        return getattr(make_target(str(target.get("name")), **(target.get("arguments") or {})), "geometry", None)
+        return make_target(str(target.get("name")), **(target.get("arguments") or {})).geometry
     except (SettingsError, TypeError):  # a density of one's own, or a target of another version
         return None
 

@@ -15,7 +15,7 @@ from both places.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -31,6 +31,7 @@ from tempering.parallel_tempering.state import TemperingState
 from tempering.runs.ledger import Ledger
 from tempering.settings import Pilot
 from tempering.targets import Scaled, Units
+from tempering.targets.base import Target
 from tempering.targets.cost import has_gradient
 from tempering.targets.units import force_masses, units_of_masses
 from tempering.types import Array, Float, Key
@@ -109,7 +110,7 @@ class _Oven:
     """What does not change between rounds."""
 
     key: Key
-    target: Any
+    target: Target
     kernel: Kernel
     pilot: Pilot
     target_acceptance: float
@@ -152,6 +153,7 @@ class _Oven:
         positions = drawn.position.reshape((-1, units.dim))
         if self.measure == "forces":
             geometry = self.target.geometry
+            assert geometry is not None, "forces are measured on particles only"
             forces = units.gradient_outward(drawn.log_density_grad.reshape((-1, units.dim)))
             heavy = units_of_masses(force_masses(geometry, forces), units.dim, geometry)
             chain, positions = chain.out_of_units(units).in_units(heavy), heavy.inward(units.outward(positions))
@@ -185,7 +187,7 @@ class _Oven:
 
 def heat(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     positions: Float[Array, "chain dim"],
     pilot: Pilot,
@@ -336,14 +338,14 @@ def _balance(drawn: ChainState, betas: Float[Array, " one"]) -> tuple[Float[Arra
 
 
 @eqx.filter_jit
-def _largest_rhat(target, *groups: Float[Array, "draw chain dim"]) -> Float[Array, ""]:
+def _largest_rhat(target: Target, *groups: Float[Array, "draw chain dim"]) -> Float[Array, ""]:
     """Of all that must have mixed, over the chains of all groups."""
     return jnp.max(split_rhat(_features(target, jnp.concatenate(groups, axis=1))))
 
 
-def _features(target, draws: Float[Array, "draw chain dim"]) -> Float[Array, "draw chain n"]:
+def _features(target: Target, draws: Float[Array, "draw chain dim"]) -> Float[Array, "draw chain n"]:
     """What must have mixed: coordinates, or what symmetry leaves of particles."""
-    if getattr(target, "geometry", None) is None:
+    if target.geometry is None or target.invariants is None:
         return draws
     return jax.vmap(jax.vmap(target.invariants))(draws)
 

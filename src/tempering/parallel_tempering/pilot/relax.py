@@ -12,6 +12,7 @@ from tempering.kernels import Kernel
 from tempering.parallel_tempering.run import start
 from tempering.parallel_tempering.state import TemperingState
 from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target
 from tempering.targets.cost import has_gradient, spend
 from tempering.types import Array, Bool, Float, Int, Key
 
@@ -36,7 +37,7 @@ def is_steep(gradients: Float[Array, "*chain dim"]) -> Bool[Array, ""]:
 
 def settled(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     positions: Float[Array, "level chain dim"],
     betas: Float[Array, " level"],
@@ -58,7 +59,9 @@ def settled(
     return eqx.tree_at(lambda state: state.chain, state, jax.tree.map(taken, state.chain)), num_replaced
 
 
-def climb(target, positions: Float[Array, "chain dim"], ledger: Ledger, stage: str) -> Float[Array, "chain dim"]:
+def climb(
+    target: Target, positions: Float[Array, "chain dim"], ledger: Ledger, stage: str
+) -> Float[Array, "chain dim"]:
     """Gradient ascent by steps d tanh(d g): d^2 g where the density is smooth, at most d where it is steep.
 
     Costs 100 evaluations a point. A point whose step is not finite stays where it is.
@@ -68,7 +71,7 @@ def climb(target, positions: Float[Array, "chain dim"], ledger: Ledger, stage: s
 
 
 @eqx.filter_jit
-def _climb(target, positions: Float[Array, "chain dim"]) -> Float[Array, "chain dim"]:
+def _climb(target: Target, positions: Float[Array, "chain dim"]) -> Float[Array, "chain dim"]:
     def step(position: Array, _) -> tuple[Array, None]:
         moved = position + _REACH * jnp.tanh(_REACH * jax.grad(target.log_density)(position))
         return jnp.where(jnp.all(jnp.isfinite(moved)), moved, position), None

@@ -21,6 +21,7 @@ from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.run import Rules, collect, evenly
 from tempering.parallel_tempering.state import TemperingState
 from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target
 from tempering.targets.cost import spend
 from tempering.types import Array, Float, Int, Key
 
@@ -61,7 +62,7 @@ def largest_growth(spread: Float[Array, " dim"], before: Float[Array, " dim"]) -
 
 def send(
     key: Key,
-    target,
+    target: Target,
     kernel: Kernel,
     state: TemperingState,
     temperature: float,
@@ -168,7 +169,7 @@ def _most_astray(path: ChainState, centre: Float[Array, " dim"], beta: Float[Arr
 
 @eqx.filter_jit
 def ascend(
-    target,
+    target: Target,
     chain: ChainState,
     beta: Float[Array, ""],
     step_size: Float[Array, ""],
