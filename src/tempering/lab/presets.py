@@ -6,7 +6,7 @@ docs/decisions/0003-paper-presets.md.
 
 import dataclasses
 import difflib
-from typing import Literal
+from typing import Any, Literal
 
 from tempering.errors import SettingsError
 from tempering.lab.ablations import ablations
@@ -130,7 +130,7 @@ def _ours(
     geometry: Centred | None = None,
 ) -> RunConfig:
     """What `tp.fit` does with this density and budget: the same settings for every target."""
-    particles = {} if geometry is None else geometry.as_dict()
+    particles: dict[str, Any] = {} if geometry is None else geometry.as_dict()
     settings = resolved(SETTINGS_OF[method](), dim, **particles)
     return RunConfig(name, description, target, method, settings, budget=budget, metrics=MetricsConfig())
 

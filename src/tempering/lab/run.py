@@ -12,6 +12,7 @@ import numpy as np
 from tempering._compat import collected_seldom
 from tempering.lab.evaluation import judge
 from tempering.lab.reference import load_reference
+from tempering.methods.budget import check_budget
 from tempering.methods.registry import METHODS
 from tempering.registry import target_of
 from tempering.runs.config import MetricsConfig, RunConfig

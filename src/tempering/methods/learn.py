@@ -43,8 +43,9 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
     else:
         data = _data_of_each(run, levels, num)
         networks = levels.networks if is_first else (levels.networks[-1],) * num
-    is_whole = is_first or is_last or training.num_finetune_steps is None
-    num_steps = training.num_steps if is_whole else training.num_finetune_steps
+    num_steps = training.num_steps
+    if not (is_first or is_last):
+        num_steps = training.num_finetune_steps or num_steps
     temperature = run.record(level).temperature
 
     def on_check(step: int, loss: float) -> None:

@@ -1,8 +1,9 @@
 """Before a method samples: ladder, starting points and units of its chains, by a counted pilot if need be."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -28,10 +29,8 @@ Settings = TypeVar("Settings", bound=MethodSettings)
 __all__ = ["Start", "prepare", "suited"]
 
 
-class Tell(Protocol):
-    """Reports progress: stage, level, what is done and in all, and readings by name."""
-
-    def __call__(self, stage: str, level: int, done: int, total: int, **numbers) -> None: ...
+Tell = Callable[..., None]
+"""Reports progress: stage, level, what is done and in all, and readings by name."""
 
 
 @dataclass(frozen=True)

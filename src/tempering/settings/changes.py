@@ -124,8 +124,8 @@ def build(kind: Any, record: Any, path: str = "", **types_by_field: Any) -> Any:
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
     """A JSON value as the field's type, or a refusal that names the field."""
-    if dataclasses.is_dataclass(hint):
-        return build(hint, value, f"{path}.")
+    if dataclasses.is_dataclass(hint):  # a group may be none: whether it may is for the settings to say
+        return None if value is None else build(hint, value, f"{path}.")
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:

@@ -5,7 +5,7 @@ An instance without arguments is what `tp.fit` runs. A group that is None is cho
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any
 
 from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
 from tempering.settings.changes import changed
@@ -50,12 +50,13 @@ class MethodSettings:
     pilot: Pilot = field(default_factory=Pilot)
     initial: Initial = field(default_factory=Initial)
     exploration: Exploration = field(default_factory=Exploration)
-    network: Network | None = None
-    noise: Noise | None = None
-    training: Training | None = None
-    sampling: Sampling | None = None
+    # None is for users alone: `resolved` puts a group in its place before any stage sees it.
+    network: Network = None  # pyright: ignore[reportAssignmentType]
+    noise: Noise = None  # pyright: ignore[reportAssignmentType]
+    training: Training = None  # pyright: ignore[reportAssignmentType]
+    sampling: Sampling = None  # pyright: ignore[reportAssignmentType]
 
-    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+    def with_changes(self, changes: Mapping[str, Any]) -> "MethodSettings":
         """The settings with some of them changed, by dotted names: `{"training.num_steps": 2000}`.
 
         Raises:
