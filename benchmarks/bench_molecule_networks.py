@@ -24,8 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from measure import finish, parser
 
-from tempering.buffer import Buffer, from_states, inner_scale, subsample
-from tempering.diffusion.calibrate import dataset_of, denoiser_of, largest_sigma, noise_levels, prior_of, stack, unstack
+from tempering.buffer import Buffer, from_states, subsample
+from tempering.diffusion.calibrate import (
+    dataset_of,
+    denoiser_of,
+    inner_scale,
+    largest_sigma,
+    noise_levels,
+    prior_of,
+    stack,
+    unstack,
+)
 from tempering.diffusion.fit import fit_networks
 from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.networks import make_network
@@ -41,7 +50,7 @@ from tempering.settings import Exploration, Initial, Network, Noise, Sampling, T
 from tempering.targets import Inner, Scaled, in_inner_coordinates
 from tempering.targets.base import evaluate_many
 from tempering.targets.units import chosen_units
-from tempering.weights.resampling import ess_fraction
+from tempering.weights.ess import ess_fraction
 
 NOISE = Noise(is_isotropic=True, prior="isotropic")
 TEMPERATURES = tuple(float(t) for t in np.geomspace(5.0, 1.0, 8))

@@ -49,7 +49,8 @@ from tempering.lab.metrics import (
 from tempering.registry import make_target
 from tempering.runs.ledger import Ledger
 from tempering.settings import Guidance, Network, Noise, PTSDSettings, Sampling, Training
-from tempering.weights.weigh import evened, weigh
+from tempering.weights.resample import evened
+from tempering.weights.weigh import weigh
 
 HOT, COLD, AIM = 1.3, 1.0, 0.1
 GUIDANCE = {

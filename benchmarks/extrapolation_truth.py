@@ -17,7 +17,8 @@ from tempering.kernels.step_size import adapt, guess
 from tempering.runs.ledger import Ledger
 from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many
-from tempering.weights.weigh import corrected, weigh
+from tempering.weights.resample import resampled
+from tempering.weights.weigh import weigh
 
 _MOG_REACH, _MOG_CELL = 50.0, 0.1
 """Ten beyond the outermost mean, 6.7 standard deviations at T = 1.3; a quarter of a standard deviation at T = 0.1."""
@@ -103,7 +104,7 @@ def exact_buffer(truth: MixtureTruth | ManyWellTruth, seed: int, num: int) -> Bu
     beta = jnp.asarray(truth.beta, jnp.float32)
     weighted = weigh(truth.target, x, log_q, beta, ledger=Ledger(), stage="importance_weights")
     assert weighted.ess_fraction > 0.9
-    return corrected(jax.random.key(seed), weighted, Resampling(quantile=1.0, is_resampled=False))[0]
+    return resampled(jax.random.key(seed), weighted, Resampling(is_resampled=False))
 
 
 def local_truth(key, target, x: jax.Array, beta: float, num_steps: int) -> jax.Array:

@@ -46,7 +46,7 @@ def again(folders: list[Path], num_rounds: int, num_draws: int) -> list[dict]:
     """Rows as those of `seeds.py`, one for every round of every finished run."""
     from tempering.lab.compilation import enable_compilation_cache
     from tempering.lab.run import load_run
-    from tempering.weights.pareto import log_z_with_tail
+    from tempering.weights.log_z import log_z_with_tail
 
     enable_compilation_cache()
     rows = []

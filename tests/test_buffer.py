@@ -15,7 +15,6 @@ from tempering.buffer import (
     covariance,
     from_states,
     in_units,
-    inner_scale,
     out_of_units,
     padded,
     reweighted,
@@ -97,9 +96,6 @@ def test_weighted_scales_are_those_of_repeated_samples():
     for ours, theirs in zip(spread(weighted), spread(repeated), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4)
     np.testing.assert_allclose(covariance(weighted), np.cov(np.asarray(repeated.position).T, ddof=0), rtol=1e-4)
-    scale = inner_scale(weighted, jnp.asarray(0.5))
-    np.testing.assert_allclose(scale, inner_scale(repeated, jnp.asarray(0.5)), rtol=1e-4)
-    assert np.max(np.abs(scale / inner_scale(buffer, jnp.asarray(0.5)) - 1)) > 0.1  # the weights make a difference
 
 
 def test_reweighted_samples_have_the_moments_of_the_other_temperature():
@@ -147,25 +143,6 @@ def test_other_units_are_those_of_the_scaled_target_and_come_back():
         x.reshape(5, 10, 2), buffer.log_density.reshape(5, 10), buffer.log_density_grad.reshape(5, 10, 2)
     )
     np.testing.assert_array_equal(states.in_units(units).position.reshape(50, 2), inside.position)
-
-
-def test_inner_scale_of_a_tempered_gaussian_is_the_conditional_deviation():
-    matrix, beta = np.array([[2.0, 1.2], [1.2, 1.0]]), 0.5
-    target = Gaussian([3.0, -1.0], matrix)
-    x = target.location[None] + (target.sample(jax.random.key(1), 20_000) - target.location[None]) / np.sqrt(beta)
-    buffer = from_states(ChainState(x, *evaluate_many(target, x)), "refined")
-    expected = 1 / np.diag(np.linalg.inv(matrix / beta))  # variance of x_i given the others
-    squares = (beta * np.asarray(buffer.log_density_grad, np.float64)) ** 2
-    assert_mean(squares, 1 / expected, key=jax.random.key(1))
-    must_fail(assert_mean, squares / beta**2, 1 / expected)
-    observed = inner_scale(buffer, jnp.asarray(beta))
-    np.testing.assert_allclose(observed, 1 / np.sqrt(squares.mean(axis=0)), rtol=1e-4)
-
-
-def test_a_flat_coordinate_has_a_large_finite_inner_scale():
-    buffer = from_states(ChainState(jnp.zeros((3, 2)), jnp.zeros(3), jnp.array([[1.0, 0.0]] * 3)), "refined")
-    scale = np.asarray(inner_scale(buffer, jnp.ones(())))
-    assert scale[0] == 1.0 and 1e10 < scale[1] < np.inf
 
 
 def test_a_blank_buffer_has_the_structure_only():

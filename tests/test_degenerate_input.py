@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from tempering.parallel_tempering.ladder import temperatures_of
 from tempering.settings import Ladder
-from tempering.weights.pareto import log_z_with_tail, pareto_k
-from tempering.weights.resampling import ess_fraction, indices_by_weight, truncate, truncate_to_ess
+from tempering.weights.ess import ess_fraction
+from tempering.weights.log_z import log_z_with_tail
+from tempering.weights.pareto import pareto_k
+from tempering.weights.resample import indices_by_weight
+from tempering.weights.truncate import truncate, truncate_to_ess
 
 
 @hypothesis.given(

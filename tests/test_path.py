@@ -17,7 +17,8 @@ from support.tempered import walk
 from support.tiny import quick_compilation, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from tempering.api import _as_fitted
-from tempering.buffer import blank_buffer, from_states, in_units, inner_scale, reweighted
+from tempering.buffer import blank_buffer, from_states, in_units, reweighted
+from tempering.diffusion.calibrate import inner_scale
 from tempering.errors import SettingsError
 from tempering.kernels import HMC, MALA, init
 from tempering.methods.start import own_start

@@ -20,7 +20,7 @@ from tempering.kernels import ChainState
 from tempering.settings import Guidance, Initial, Network, PTSDSettings, Sampling
 from tempering.targets import Gaussian, GaussianMixture
 from tempering.targets.base import evaluate_many
-from tempering.weights.resampling import ess_fraction
+from tempering.weights.ess import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 SAMPLING = Sampling(num_steps=30, chunk_size=1000)

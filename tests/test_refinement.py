@@ -17,7 +17,7 @@ from tempering.runs.ledger import Ledger
 from tempering.settings import Refinement
 from tempering.targets import Gaussian
 from tempering.targets.base import evaluate_many
-from tempering.weights.resampling import ess_fraction
+from tempering.weights.ess import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 BETAS = jnp.array([0.4, 1.0])

@@ -31,7 +31,7 @@ from tempering.sampler import Sampler
 from tempering.sampler.load import load_sampler
 from tempering.targets import Gaussian, in_inner_coordinates
 from tempering.transforms import flat_chart
-from tempering.weights.hilbert import resample
+from tempering.weights.resample import resample
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,7 +17,7 @@ from tempering.settings import PTDMSettings, PTSDSettings
 from tempering.targets import ExactTarget, PairPotential, Target
 from tempering.targets.references import Normal, StudentT
 from tempering.transforms import above, below, interval, ordered, positive, real, simplex
-from tempering.weights.hilbert import resample
+from tempering.weights.resample import resample
 
 __version__ = "0.1.0"
 

@@ -20,8 +20,6 @@ __all__ = [
     "covariance",
     "from_states",
     "in_units",
-    "inner_scale",
-    "inner_scale_of_values",
     "out_of_units",
     "padded",
     "reweighted",
@@ -31,10 +29,6 @@ __all__ = [
 
 ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined", "weighted")
 """What `Buffer.origin` indexes: parallel tempering, resampled, unweighted, refined or weighted model samples."""
-
-
-_NUM_ANCHORS, _NUM_AROUND, _NUM_NEAREST = 512, 2048, 3
-"""Samples whose neighbourhood is looked at, samples among which neighbours are sought, and neighbours taken of each."""
 
 
 class Buffer(eqx.Module):
@@ -144,58 +138,6 @@ def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
     """Weighted covariance."""
     centred = buffer.position - spread(buffer)[0][None]
     return (buffer.weight[:, None] * centred).T @ centred
-
-
-@eqx.filter_jit
-def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
-    """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[g_i^2]), with g the gradient at beta.
-
-    For a Gaussian this is the conditional standard deviation; for separated modes it is the scale inside one, where
-    the standard deviation of the positions would give the distance between them.
-    """
-    square = jnp.sum(buffer.weight[:, None] * buffer.states().tempered_grad(beta) ** 2, axis=0)
-    return 1.0 / jnp.sqrt(jnp.maximum(square, 1e-30))
-
-
-@eqx.filter_jit
-def inner_scale_of_values(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
-    """The within-mode scale of every coordinate without gradients, from the log densities of neighbouring samples.
-
-    Between neighbours d apart the log density l at beta differs by g . d, so that E[(l - l')^2] = sum_i d_i^2 E[g_i^2]:
-    a regression on the squares d_i^2 gives the E[g_i^2] = 1 / s_i^2 of `inner_scale`. In many dimensions neighbours are
-    not close; for two independent draws of a Gaussian the result is sqrt(2) times too large, which is the worst.
-    """
-    _, std = spread(buffer)
-    std = jnp.maximum(std, 1e-6 * jnp.max(std)) + 1e-30
-    value = buffer.states().tempered(beta)
-    around = jnp.arange(0, buffer.size, max(1, buffer.size // _NUM_AROUND))[:_NUM_AROUND]
-    anchors = around[:: max(1, around.shape[0] // _NUM_ANCHORS)][:_NUM_ANCHORS]
-    position = buffer.position / std[None]
-    num = min(_NUM_NEAREST, around.shape[0])
-
-    def pairs(anchor: Array) -> tuple[Array, Array]:
-        """Shares of the squared distance to the nearest by coordinate, and the squared slope in that direction."""
-        squares = (position[around] - position[anchor][None]) ** 2
-        distance = jnp.sum(squares, axis=1)
-        # A resampled buffer has copies, the anchor itself among them: they say nothing.
-        _, order = jax.lax.top_k(jnp.where(distance > 0, -distance, -jnp.inf), num)
-        length = jnp.maximum(distance[order], 1e-30)
-        slope = (value[around][order] - value[anchor]) ** 2 / length
-        is_pair = (distance[order] > 0) & jnp.isfinite(slope)
-        shares = jnp.where(is_pair[:, None], squares[order] / length[:, None], 0.0)
-        return shares, jnp.where(is_pair, slope, 0.0)
-
-    shares, slope = jax.lax.map(pairs, anchors, batch_size=16)
-    weight = jnp.where(jnp.sum(shares, axis=2).reshape(-1) > 0, jnp.repeat(buffer.weight[anchors], num), 0.0)
-    weight = weight / jnp.maximum(jnp.sum(weight), 1e-30)
-    shares, slope = shares.reshape((-1, std.shape[0])), slope.reshape(-1)
-    common = jnp.sum(weight * slope)
-    gram = (weight[:, None] * shares).T @ shares
-    # A prior that all coordinates are alike, worth one pair for each: in many dimensions single ones are uncertain.
-    ridge = std.shape[0] / slope.shape[0] * jnp.mean(jnp.diagonal(gram)) + 1e-30
-    moment = shares.T @ (weight * slope) + ridge * common
-    square = jnp.linalg.solve(gram + ridge * jnp.eye(std.shape[0]), moment)
-    return std / jnp.sqrt(jnp.maximum(square, jnp.maximum(1e-4 * common, 1e-30)))
 
 
 def blank_buffer(dim: int, *, has_reference: bool = False) -> Buffer:

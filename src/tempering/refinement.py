@@ -19,7 +19,7 @@ from tempering.parallel_tempering.state import Replicas, Tally, TemperingState
 from tempering.runs.ledger import Ledger
 from tempering.settings import Refinement
 from tempering.types import Array, Float, Key
-from tempering.weights.weigh import evened
+from tempering.weights.resample import evened
 
 __all__ = ["join", "planned_evaluations", "refine"]
 

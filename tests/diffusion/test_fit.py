@@ -30,8 +30,8 @@ from tempering.kernels import ChainState
 from tempering.settings import Network, Noise, Sampling, Training
 from tempering.targets import Gaussian, GaussianMixture
 from tempering.targets.base import evaluate_many
-from tempering.weights.resampling import ess_fraction
-from tempering.weights.weigh import evened
+from tempering.weights.ess import ess_fraction
+from tempering.weights.resample import evened
 
 NOISE, NETWORK = Noise(), Network(width=32, depth=2, num_frequencies=8)
 # One set of shapes for the whole file: only the tiny buffer is compiled apart.

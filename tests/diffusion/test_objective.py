@@ -10,8 +10,9 @@ import pytest
 
 from support.oracle import GaussianDenoiser, quadrature_denoiser
 from support.random_checks import must_fail
-from tempering.buffer import from_states, inner_scale
+from tempering.buffer import from_states
 from tempering.diffusion import Denoiser, NoiseLevels
+from tempering.diffusion.calibrate import inner_scale
 from tempering.diffusion.objective import denoising_loss, regression_target
 from tempering.kernels import ChainState
 from tempering.targets import GaussianMixture

@@ -5,14 +5,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.buffer import Buffer, covariance, inner_scale, inner_scale_of_values, padded, spread
+from tempering.buffer import Buffer, covariance, padded, spread
 from tempering.diffusion.fit import Dataset, LevelData
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.diffusion.precondition import Denoiser, temperature_input
 from tempering.settings import Noise
 from tempering.types import Array, Float
 
-__all__ = ["dataset_of", "denoiser_of", "largest_sigma", "noise_levels", "prior_of", "stack", "unstack"]
+__all__ = [
+    "dataset_of",
+    "denoiser_of",
+    "inner_scale",
+    "inner_scale_of_values",
+    "largest_sigma",
+    "noise_levels",
+    "prior_of",
+    "stack",
+    "unstack",
+]
 
 _INNER_SHARE = 0.03
 """sigma_min over the within-mode scale: inflates a mode's variance by 0.1 %."""
@@ -20,6 +30,8 @@ _TRAINING_MARGIN = 3.0
 """Training reaches this much below the level's own sigma_min, because the next, colder level samples there."""
 _SPREAD_MULTIPLE = 5.0
 """sigma_max over the spread: the noised density is then Gaussian but for 4 % of its variance; the prior matches."""
+_NUM_ANCHORS, _NUM_AROUND, _NUM_NEAREST = 512, 2048, 3
+"""Samples whose neighbourhood is looked at, samples among which neighbours are sought, and neighbours taken of each."""
 
 
 @eqx.filter_jit
@@ -29,6 +41,58 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
         return jnp.asarray(noise.sigma_max, jnp.float32)
     _, std = spread(hottest)
     return _SPREAD_MULTIPLE * jnp.max(std)
+
+
+@eqx.filter_jit
+def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
+    """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[g_i^2]), with g the gradient at beta.
+
+    For a Gaussian this is the conditional standard deviation; for separated modes it is the scale inside one, where
+    the standard deviation of the positions would give the distance between them.
+    """
+    square = jnp.sum(buffer.weight[:, None] * buffer.states().tempered_grad(beta) ** 2, axis=0)
+    return 1.0 / jnp.sqrt(jnp.maximum(square, 1e-30))
+
+
+@eqx.filter_jit
+def inner_scale_of_values(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
+    """The within-mode scale of every coordinate without gradients, from the log densities of neighbouring samples.
+
+    Between neighbours d apart the log density l at beta differs by g . d, so that E[(l - l')^2] = sum_i d_i^2 E[g_i^2]:
+    a regression on the squares d_i^2 gives the E[g_i^2] = 1 / s_i^2 of `inner_scale`. In many dimensions neighbours are
+    not close; for two independent draws of a Gaussian the result is sqrt(2) times too large, which is the worst.
+    """
+    _, std = spread(buffer)
+    std = jnp.maximum(std, 1e-6 * jnp.max(std)) + 1e-30
+    value = buffer.states().tempered(beta)
+    around = jnp.arange(0, buffer.size, max(1, buffer.size // _NUM_AROUND))[:_NUM_AROUND]
+    anchors = around[:: max(1, around.shape[0] // _NUM_ANCHORS)][:_NUM_ANCHORS]
+    position = buffer.position / std[None]
+    num = min(_NUM_NEAREST, around.shape[0])
+
+    def pairs(anchor: Array) -> tuple[Array, Array]:
+        """Shares of the squared distance to the nearest by coordinate, and the squared slope in that direction."""
+        squares = (position[around] - position[anchor][None]) ** 2
+        distance = jnp.sum(squares, axis=1)
+        # A resampled buffer has copies, the anchor itself among them: they say nothing.
+        _, order = jax.lax.top_k(jnp.where(distance > 0, -distance, -jnp.inf), num)
+        length = jnp.maximum(distance[order], 1e-30)
+        slope = (value[around][order] - value[anchor]) ** 2 / length
+        is_pair = (distance[order] > 0) & jnp.isfinite(slope)
+        shares = jnp.where(is_pair[:, None], squares[order] / length[:, None], 0.0)
+        return shares, jnp.where(is_pair, slope, 0.0)
+
+    shares, slope = jax.lax.map(pairs, anchors, batch_size=16)
+    weight = jnp.where(jnp.sum(shares, axis=2).reshape(-1) > 0, jnp.repeat(buffer.weight[anchors], num), 0.0)
+    weight = weight / jnp.maximum(jnp.sum(weight), 1e-30)
+    shares, slope = shares.reshape((-1, std.shape[0])), slope.reshape(-1)
+    common = jnp.sum(weight * slope)
+    gram = (weight[:, None] * shares).T @ shares
+    # A prior that all coordinates are alike, worth one pair for each: in many dimensions single ones are uncertain.
+    ridge = std.shape[0] / slope.shape[0] * jnp.mean(jnp.diagonal(gram)) + 1e-30
+    moment = shares.T @ (weight * slope) + ridge * common
+    square = jnp.linalg.solve(gram + ridge * jnp.eye(std.shape[0]), moment)
+    return std / jnp.sqrt(jnp.maximum(square, jnp.maximum(1e-4 * common, 1e-30)))
 
 
 def _inner_scale(noise: Noise, buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:

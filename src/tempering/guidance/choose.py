@@ -15,12 +15,9 @@ from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.guidance.extrapolate import Guided, GuidedByOne, Rescaled, Taylor, extrapolation_weights
 from tempering.settings import PTSDSettings, Sampling
 from tempering.types import Array, Denoise, Float, Key
+from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
 
-__all__ = ["NUM_JUDGED", "History", "candidates", "choose", "predicted_ess"]
-
-NUM_JUDGED = 500
-"""Points a model is judged on: enough to tell 0.1 from 0.3, a small part of what a level draws. One number, for the
-density of so many points is one program."""
+__all__ = ["History", "candidates", "choose", "predicted_ess"]
 
 
 class History(eqx.Module):
@@ -108,8 +105,7 @@ def predicted_ess(
 ) -> Float[Array, ""]:
     """The effective share that importance weights of the model's draws will have, from weighted samples of the level.
 
-    With l = log p - log q up to a constant it is 1 / (E_p[exp(l)] E_p[exp(-l)]): the first factor is the second moment
-    of the weights under q, the second the inverse of their mean. Where the buffer does not reach, nothing is seen.
+    Where the buffer does not reach, nothing is seen.
     """
     few = _evenly_spaced(buffer)
     return _share(few, beta, model.log_prob(key, few.position, sampling))
@@ -125,8 +121,7 @@ def _evenly_spaced(buffer: Buffer) -> Buffer:
 def _share(buffer: Buffer, beta: Float[Array, ""], log_q: Float[Array, " particle"]) -> Float[Array, ""]:
     log_ratio = buffer.states().tempered(beta) - log_q
     log_weight = jnp.where(buffer.weight > 0, jnp.log(buffer.weight), -jnp.inf)
-    share = jnp.exp(-jax.nn.logsumexp(log_weight + log_ratio) - jax.nn.logsumexp(log_weight - log_ratio))
-    return jnp.where(jnp.isfinite(share), share, 0.0)
+    return predicted_ess_fraction(log_ratio, log_weight)
 
 
 def choose(key: Key, history: History, settings: PTSDSettings) -> tuple[str, DiffusionModel, dict[str, float]]:

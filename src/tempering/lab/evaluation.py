@@ -18,7 +18,7 @@ from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.targets import ExactTarget, Inner
 from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
-from tempering.weights.resampling import ess_fraction
+from tempering.weights.ess import ess_fraction
 from tempering.weights.weigh import weigh
 
 __all__ = ["judge", "langevin"]

@@ -39,7 +39,9 @@ from tempering.settings import PTSDSettings
 from tempering.targets import Scaled
 from tempering.targets.cost import points_per_gradient
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
-from tempering.weights.weigh import Weighted, corrected, keep_usable, weigh
+from tempering.weights.resample import keep_usable, resampled
+from tempering.weights.truncate import truncated
+from tempering.weights.weigh import Weighted, weigh
 
 __all__ = ["fit", "plan"]
 
@@ -276,7 +278,9 @@ def _next_buffers(key: Key, run: _Run, level: int) -> Pair:
     if levels == "none" or (temperature <= 1.0 and levels == "but_last"):
         cold = keep_usable(key_resample, weighted)
     else:
-        cold, record.truncated_ess_fraction = corrected(key_resample, weighted, settings.resampling)
+        weighted = truncated(weighted, settings.resampling)
+        record.truncated_ess_fraction = weighted.ess_fraction
+        cold = resampled(key_resample, weighted, settings.resampling)
     progress.levels[level] = record
 
     kernel = kernel_of(settings, cold.position.shape[1])

@@ -41,7 +41,8 @@ def next_temperature(
     """The coldest temperature, 1 at the least, to which weighted samples can be reweighted at a bounded loss.
 
     With v = p^(1 / T_next - 1 / T) the loss is (sum w v)^2 / sum w v^2, the effective share that reweighting leaves of
-    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `min_ess`.
+    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `min_ess`. The effective
+    size of the weights w v would be another number: it counts again what the weights w had lost before.
     """
     energy = np.asarray(log_density, np.float64)
     own = np.asarray(weight, np.float64)

@@ -15,6 +15,7 @@ from tempering.runs.storage import read_arrays
 from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
+from tempering.weights.resample import systematic_indices
 
 __all__ = ["LevelSamples", "RunContents", "conformations_of", "level_samples", "number_of"]
 
@@ -93,9 +94,7 @@ def _by_weight(log_weight: np.ndarray | None, num: int) -> np.ndarray:
     """Indices that occur in proportion to the weights, without chance; even weights leave everything in its place."""
     if log_weight is None or np.all(log_weight == log_weight[0]):
         return np.arange(num)
-    weight = np.exp(log_weight.astype(np.float64) - np.max(log_weight))
-    cumulative = np.cumsum(weight)
-    return np.searchsorted(cumulative, (np.arange(num) + 0.5) / num * cumulative[-1])
+    return systematic_indices(log_weight, num, offset=0.5)
 
 
 def conformations_of(samples: LevelSamples, chart: Chart, geometry: Centred) -> LevelSamples:

@@ -21,6 +21,7 @@ from tempering.plots.style import (
     temperature_text,
 )
 from tempering.runs.ledger import APART, stage_name
+from tempering.weights.ess import effective_size
 from tempering.weights.pareto import pareto_k
 
 __all__ = ["ladder_figure", "training_figure", "weights_figure"]
@@ -149,7 +150,7 @@ def weights_figure(contents: RunContents) -> Picture | None:
     num, num_zero = len(log_weights), len(log_weights) - len(usable)
     weights = np.exp(usable - usable[0])
     shares = weights / weights.sum()
-    ess = 1.0 / np.sum(shares**2)
+    ess = effective_size(shares)
 
     title = f"ESS {ess:,.0f} of {num:,}, or {ess / num:.1%};  largest weight {shares[0]:.2%} of the sum;  "
     title += f"largest hundredth {shares[: max(1, num // 100)].sum():.1%}"

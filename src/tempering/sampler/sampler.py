@@ -19,8 +19,8 @@ from tempering.settings import Network, Sampling, require, require_count, requir
 from tempering.transforms import Chart, embed_rows, restrict_rows
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
-from tempering.weights.hilbert import resample
 from tempering.weights.metropolis import equally_weighted
+from tempering.weights.resample import resample
 from tempering.weights.weigh import Weighted, weigh
 
 __all__ = ["FORMAT", "Sampler", "has_sampler"]

@@ -1,6 +1,7 @@
-"""log Z from several estimates, and from weights whose densities are themselves estimated.
+"""log Z from weights, from several estimates, and from weights whose densities are themselves estimated.
 
 Consumes log weights and estimates with standard errors; produces one estimate with a standard error that holds.
+NumPy in float64 on the host.
 """
 
 from collections.abc import Iterable
@@ -8,8 +9,50 @@ from collections.abc import Iterable
 import numpy as np
 
 from tempering.types import Array, Float
+from tempering.weights.pareto import fit_tail
 
-__all__ = ["pooled_log_z", "recalibrated_log_z"]
+__all__ = ["log_z_with_tail", "pooled_log_z", "recalibrated_log_z"]
+
+_UNSEEN = 100.0
+"""The tail is carried on to the largest of this many times as many draws. Measured on 400 sets of 800 weights, the
+share of log Z within 3 standard errors, plain and with this: log-normal of sd 1, 2, 3: 1.00, 0.97, 0.82 and 1.00, 0.99,
+0.99; Pareto of k = 0.5, 0.7, 0.9: 0.98, 0.89, 0.46 and 0.99, 0.96, 0.79. Ten times gives 0.96 and 0.59 in the last of
+each; a thousand times makes the errors of log-normal weights of sd 3 more than twice too large."""
+
+
+def log_z_with_tail(log_weights: Float[Array, " particle"] | np.ndarray) -> tuple[float, float]:
+    """log of the mean weight, and a standard error that does not take the largest weight drawn for the largest of all.
+
+    The mean is the plain one, so that Z is unbiased. Its error by the delta method, std(w) / (mean(w) sqrt(n)), is too
+    small where the tail is heavy, for n draws seldom hold the weights that make the variance. Here the fitted Pareto
+    tail stands in for the drawn one and is carried on beyond it; the larger of the two errors is returned. An
+    error above 1 says no more than that log Z is not known. Neither knows of modes that no draw reached.
+
+    Args:
+        log_weights: as for `pareto_k`; with too few for a tail the error is the delta method's.
+
+    Returns:
+        log Z, -inf without any positive weight, and its standard error, then NaN.
+    """
+    values = np.asarray(log_weights, np.float64)
+    highest = np.max(values)
+    if not np.isfinite(highest):
+        return float(highest), float("nan")
+    k, scale, threshold, num_tail = fit_tail(values)
+    weights = np.exp(values - highest)
+    mean, std = np.mean(weights), np.std(weights)
+    if np.isfinite(k):
+        body = np.sort(weights)[: len(weights) - num_tail]
+        # Quantiles of the tail by its survival probability, log-spaced because that is where the moments come from.
+        survival = np.geomspace(1.0 / (_UNSEEN * num_tail), 1.0, 1000)
+        with np.errstate(over="ignore", invalid="ignore"):
+            k = k if abs(k) > 1e-9 else 1e-9
+            tail = threshold + scale * np.expm1(-k * np.log(survival)) / k
+            first = (np.sum(body) + num_tail * np.trapezoid(tail, survival)) / len(weights)
+            second = (np.sum(body**2) + num_tail * np.trapezoid(tail**2, survival)) / len(weights)
+            variance = second - first**2 if np.isfinite(second) else np.inf
+            std = np.maximum(std, np.sqrt(np.maximum(variance, 0.0)))
+    return float(np.log(mean) + highest), float(std / (mean * np.sqrt(len(weights))))
 
 
 def pooled_log_z(estimates: Iterable[tuple[float | None, float | None]]) -> tuple[float, float]:

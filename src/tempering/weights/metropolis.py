@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.types import Array, Float, Int, Key
-from tempering.weights.resampling import indices_by_weight
+from tempering.weights.resample import indices_by_weight
 
 __all__ = ["equally_weighted", "independent_metropolis"]
 

@@ -1,4 +1,4 @@
-"""Model samples weighed by the target: one evaluation a sample, then weights, truncation, a buffer, log Z."""
+"""Model samples weighed by the target: one evaluation per sample, then `Weighted`."""
 
 import equinox as eqx
 import jax
@@ -6,22 +6,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import reporting
-from tempering.buffer import Buffer, from_states
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.runs.ledger import Ledger
-from tempering.settings import Resampling
 from tempering.targets.base import evaluate_many, evaluate_reference
 from tempering.targets.cost import spend
-from tempering.types import Array, Float, Key
-from tempering.weights.pareto import log_z_with_tail, pareto_k
-from tempering.weights.resampling import ess_fraction, indices_by_weight, truncate, truncate_to_ess
+from tempering.types import Array, Float
+from tempering.weights.ess import ess_fraction
+from tempering.weights.log_z import log_z_with_tail
+from tempering.weights.pareto import pareto_k
 
-__all__ = ["Weighted", "corrected", "evened", "keep_usable", "weigh"]
+__all__ = ["Weighted", "weigh"]
 
 
 class Weighted(eqx.Module):
-    """Samples with their untempered log densities and gradients and their raw log weights for one beta."""
+    """Samples with their untempered log densities and gradients, and their log weights for one beta.
+
+    The log weights are raw, and log Z is right, unless `truncate.truncated` made them.
+    """
 
     states: ChainState
     log_weights: Float[Array, " particle"]
@@ -29,7 +31,7 @@ class Weighted(eqx.Module):
 
     @property
     def ess_fraction(self) -> float:
-        """Of the raw weights, before any truncation."""
+        """The effective share of the weights."""
         return float(ess_fraction(self.log_weights))
 
     @property
@@ -39,8 +41,22 @@ class Weighted(eqx.Module):
 
     @property
     def pareto_k(self) -> float:
-        """The tail index of the raw weights."""
+        """The tail index of the weights."""
         return pareto_k(self.log_weights)
+
+    def require_weight(self) -> None:
+        """Refuse samples none of which has a positive weight.
+
+        Raises:
+            DensityError: with what is wrong with them.
+        """
+        if np.any(np.asarray(self.log_weights) > -np.inf):
+            return
+        raise DensityError(
+            f"none of the {self.log_weights.shape[0]} samples of the model has a usable density ({self.num_nonfinite} "
+            "NaN, +inf or without a finite gradient or log q, the rest outside the support); one at least is needed: "
+            "train longer, take more levels, or mend the density"
+        )
 
 
 def weigh(
@@ -73,61 +89,3 @@ def _weighed(target, x: Array, log_q: Array, beta: Array) -> tuple[ChainState, A
     is_outside = jnp.isneginf(states.log_density) & jnp.isfinite(log_q)
     log_weights = jnp.where(is_usable, states.tempered(beta) - log_q, -jnp.inf)
     return states, log_weights, jnp.sum(~is_usable & ~is_outside)
-
-
-def corrected(key: Key, weighted: Weighted, resampling: Resampling) -> tuple[Buffer, float]:
-    """A buffer of the level from truncated weights, kept or resampled, and the ESS after truncation.
-
-    Raises:
-        DensityError: if no sample has a positive weight.
-    """
-    _refuse_weightless(weighted)
-    if resampling.quantile is None:
-        least = resampling.least_share(weighted.log_weights.shape[0])
-        log_weights = truncate_to_ess(weighted.log_weights, least)
-    else:
-        log_weights = truncate(weighted.log_weights, resampling.quantile)
-    ess = float(ess_fraction(log_weights))
-    if resampling.is_resampled:
-        indices = indices_by_weight(key, log_weights, log_weights.shape[0], resampling.scheme)
-        return from_states(weighted.states, "importance_resampled").take(indices), ess
-    return _with_weights(weighted.states, log_weights), ess
-
-
-@jax.jit
-def _with_weights(states: ChainState, log_weights: Array) -> Buffer:
-    """The samples as they are, with their weights."""
-    # A sample without weight may have no density; a copy of a usable one in its place keeps every number finite.
-    own = jnp.where(log_weights > -jnp.inf, jnp.arange(log_weights.shape[0]), jnp.argmax(log_weights))
-    return eqx.tree_at(lambda tree: tree.log_weight, from_states(states, "weighted").take(own), log_weights)
-
-
-def evened(key: Key, buffer: Buffer, scheme: str) -> Buffer:
-    """The same distribution with even weights, for chains to start from; a buffer of even weights stays as it is."""
-    if not bool(jnp.any(buffer.log_weight != buffer.log_weight[0])):
-        return buffer
-    taken = buffer.take(indices_by_weight(key, buffer.log_weight, buffer.size, scheme))
-    return eqx.tree_at(lambda tree: tree.log_weight, taken, jnp.zeros_like(taken.log_weight))
-
-
-def keep_usable(key: Key, weighted: Weighted) -> Buffer:
-    """The samples as generated, unweighted; those that cannot start a chain are replaced by others at random.
-
-    Raises:
-        DensityError: if none can start a chain.
-    """
-    _refuse_weightless(weighted)
-    is_usable = weighted.log_weights > -jnp.inf
-    indices = indices_by_weight(key, jnp.where(is_usable, 0.0, -jnp.inf), is_usable.shape[0], "systematic")
-    own = jnp.where(is_usable, jnp.arange(is_usable.shape[0]), indices)
-    return from_states(weighted.states, "generated").take(own)
-
-
-def _refuse_weightless(weighted: Weighted) -> None:
-    if not np.any(np.asarray(weighted.log_weights) > -np.inf):
-        num = weighted.log_weights.shape[0]
-        raise DensityError(
-            f"none of the {num} samples of the model has a usable density ({weighted.num_nonfinite} NaN, +inf or "
-            "without a finite gradient or log q, the rest outside the support); one at least is needed: train longer, "
-            "take more levels, or mend the density"
-        )

@@ -18,7 +18,7 @@ from tempering.parallel_tempering.initial import initial_draws, normal_start
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Initial
 from tempering.types import Array, Float, Key
-from tempering.weights.resampling import ess_fraction
+from tempering.weights.ess import ess_fraction
 
 __all__ = ["log_normaliser", "samples", "schedule"]
 

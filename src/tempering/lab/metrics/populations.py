@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tempering.lab.metrics.marginals import normalised_weights, wrapped
 from tempering.lab.metrics.metric import MetricError
 from tempering.molecules.target import GAS_CONSTANT
+from tempering.weights.ess import effective_size
 
 __all__ = ["RARE_MODE", "Population", "population", "population_of_two_stages", "rare_mode"]
 
@@ -116,7 +117,7 @@ def population(
     weights = normalised_weights(None if flat is None else flat.ravel(), inside.size)
     # Rounding may leave the sum of all weights at 1 + 1e-16.
     share = min(float(weights[inside.ravel()].sum()), 1.0)
-    num_effective = float(1.0 / np.sum(weights**2))
+    num_effective = effective_size(weights)
     terms = (weights * (inside.ravel() - share)).reshape(inside.shape)
     groups = [terms.ravel()]
     if inside.ndim == 2:
@@ -156,26 +157,29 @@ def population_of_two_stages(
     if np.any(np.isnan(both)) or np.any(both == np.inf) or not np.any(np.isfinite(sides[1])):
         raise MetricError("log weights must be finite or -inf, and not all of those outside -inf")
     num_inside = int(inside.sum())
-    log_out, squared_out, worth_out = _log_total(sides[1])
+    log_out, worth_out = _log_total(sides[1])
     # Of those outside some were chosen, and how many there are is random itself.
-    squared_out = squared_out - 1.0 / len(sides[1]) + 1.0 / num_outside
+    squared_out = 1.0 / worth_out - 1.0 / len(sides[1]) + 1.0 / num_outside
     num_effective = worth_out * num_outside / len(sides[1])
     if not np.any(np.isfinite(sides[0])):
         return Population(0.0, 1.0 / num_effective, num_inside, int(inside.size), num_effective)
-    log_in, squared_in, worth_in = _log_total(sides[0])
+    log_in, worth_in = _log_total(sides[0])
     odds = log_in - log_out - math.log(num_outside / len(sides[1]))
     share = 1.0 / (1.0 + math.exp(-min(odds, 700.0))) if odds > -700.0 else 0.0
     num_effective += worth_in
-    error = share * (1.0 - share) * math.sqrt(squared_in + squared_out)
+    error = share * (1.0 - share) * math.sqrt(1.0 / worth_in + squared_out)
     return Population(share, max(error, 1.0 / num_effective), num_inside, int(inside.size), num_effective)
 
 
-def _log_total(logs: np.ndarray) -> tuple[float, float, float]:
-    """log sum w, the squared relative error of the sum (of a number of terms that is random), and what w is worth."""
+def _log_total(logs: np.ndarray) -> tuple[float, float]:
+    """log sum w, and the effective size of w: the inverse of the squared relative error of the sum.
+
+    The number of terms of the sum is random.
+    """
     top = float(np.max(logs))
     weights = np.exp(logs - top)
-    total, squares = float(np.sum(weights)), float(np.sum(weights**2))
-    return top + math.log(total), squares / total**2, total**2 / squares
+    total = float(np.sum(weights))
+    return top + math.log(total), effective_size(weights / total)
 
 
 def _error(sums: np.ndarray) -> float:

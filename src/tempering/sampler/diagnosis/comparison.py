@@ -8,6 +8,7 @@ import numpy as np
 from tempering.errors import SettingsError
 from tempering.sampler.diagnosis.coverage import hidden_mass
 from tempering.sampler.diagnosis.verdict import Finding
+from tempering.weights.ess import effective_size
 
 __all__ = ["compare", "log_z_agreement"]
 
@@ -48,7 +49,7 @@ def compare(first, second, *, num: int, seed: int) -> list[Finding]:
         findings.append(log_z_agreement("log Z of two fits", estimates[0], estimates[1], "wrong", _DISAGREE))
     is_weighted = first.target is not None and second.target is not None
     sets = [_draws(sampler, num, seed + index, is_weighted) for index, sampler in enumerate((first, second))]
-    sizes = [1.0 / np.sum(weights**2) for _, weights, _ in sets]
+    sizes = [effective_size(weights) for _, weights, _ in sets]
     if min(sizes) < _LEAST_ESS:
         measured = f"{min(sizes):.0f} effective draws of {num:,}"
         meaning = "too few to compare two fits by"

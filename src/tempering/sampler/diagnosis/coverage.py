@@ -5,6 +5,7 @@ weighted to a colder one by log densities that were paid for, and log p - log q 
 ever have drawn it. No evaluation of the target.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, reweighted
-from tempering.guidance.choose import NUM_JUDGED
 from tempering.types import Array, Float, Key
-from tempering.weights.resampling import indices_by_weight
+from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_fraction
+from tempering.weights.log_z import log_z_with_tail
+from tempering.weights.resample import indices_by_weight
 
 __all__ = ["coverage", "hidden_mass"]
 
@@ -73,14 +75,13 @@ def coverage(
     cold = []
     for buffer, beta_then in evidence:
         there = reweighted(buffer, beta_then, beta)
-        ess = float(1.0 / np.sum(np.asarray(there.weight, np.float64) ** 2))
+        ess = effective_size(there.weight)
         if ess >= _LEAST_ESS:
             cold.append((there, ess))
     own = np.asarray(own_log_weights, np.float64)
     if not cold or not np.any(own > -np.inf):
         return {"num_evidence": 0.0}
-    highest = np.max(own)
-    log_z = highest + np.log(np.mean(np.exp(own - highest)))
+    log_z, _ = log_z_with_tail(own)
     chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] == 0]
     chosen = [cold[-1], *(pair for pair in chains[-1:] if pair is not cold[-1])]
     keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
@@ -105,15 +106,14 @@ def _judge(
     log_ratios = np.asarray(log_density - log_prob_fn(key_density, position), np.float64) - log_z
     unique, first, counts = np.unique(np.asarray(picked), return_index=True, return_counts=True)
     share, error, num = hidden_mass(log_ratios[first], counts, own - log_z)
-    finite = log_ratios[np.isfinite(log_ratios)]
-    up, down = (np.logaddexp.reduce(sign * finite) - np.log(max(1, finite.size)) for sign in (1.0, -1.0))
-    predicted = float(np.exp(-up - down)) if finite.size == log_ratios.size else 0.0
+    even = jnp.full((NUM_JUDGED,), -math.log(NUM_JUDGED))
+    predicted = predicted_ess_fraction(jnp.asarray(log_ratios, jnp.float32), even)
     return {
         "num_evidence": min(ess, float(unique.size)),
         "hidden_share": share,
         "hidden_error": error,
         "num_hidden": num,
-        "predicted_ess_fraction": predicted,
+        "predicted_ess_fraction": float(predicted),
     }
 
 

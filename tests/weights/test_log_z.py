@@ -1,4 +1,4 @@
-"""log Z: estimates pooled by precision, and estimated determinants checked against exact ones."""
+"""log Z: errors that hold for heavy tails, pooling by precision, and determinants checked against exact ones."""
 
 import dataclasses
 
@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from support.oracle import GaussianDenoiser
+from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, tiny_ptsd
 from support.tiny_fits import fit
 from tempering.diffusion import DiffusionModel
@@ -17,8 +19,62 @@ from tempering.methods.learning import _unchecked, checked_log_z
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
 from tempering.targets import anisotropic_gaussian
-from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
+from tempering.weights.log_z import log_z_with_tail, pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
+
+
+def log_normal(rng, std: float, size) -> np.ndarray:
+    """Log weights of mean weight 1 whose logarithms are normal, as those of a model that errs in many dimensions."""
+    return std * rng.normal(size=size) - std**2 / 2
+
+
+def plain_error(log_weights) -> float:
+    weights = np.exp(log_weights - np.max(log_weights))
+    return float(np.std(weights) / np.mean(weights) / np.sqrt(len(weights)))
+
+
+def check_coverage(log_z, errors) -> None:
+    """Of estimates of 0, at least 95 in a hundred lie within three standard errors: 99 do, of the plain ones 80."""
+    share = np.mean(np.abs(log_z) < 3 * errors)
+    assert share > 0.95, f"{share:.3f} within three standard errors"
+
+
+def test_errors_of_heavy_tails_cover_the_truth():
+    log_weights = log_normal(np.random.default_rng(1), 3.0, (300, 800))
+    found = np.array([log_z_with_tail(row) for row in log_weights])
+    check_coverage(*found.T)
+    must_fail(check_coverage, found[:, 0], np.array([plain_error(row) for row in log_weights]))
+
+
+def test_errors_of_light_tails_are_the_plain_ones():
+    log_weights = log_normal(np.random.default_rng(2), 0.5, (100, 2000)) + 1e3
+    found = np.array([log_z_with_tail(row) for row in log_weights])
+    assert_mean(np.exp(found[:, 0] - 1e3), 1.0)
+    must_fail(assert_mean, np.exp(found[:, 0] - 1e3), 1.01)
+    ratio = found[:, 1] / np.array([plain_error(row) for row in log_weights])
+    assert np.all(ratio >= 1.0 - 1e-12) and np.mean(ratio) < 1.05
+
+
+def test_the_error_is_the_spread_of_the_estimates():
+    """400 repetitions of 500 draws from N(0.6, 1.3^2), weighed by e^2.5 N(1, 1): weights without a tail."""
+    x = np.random.default_rng(3).normal(0.6, 1.3, size=(400, 500))
+    log_weights = 2.5 + stats.norm(1.0, 1.0).logpdf(x) - stats.norm(0.6, 1.3).logpdf(x)
+    estimates, errors = np.array([log_z_with_tail(row) for row in log_weights]).T
+    # Z itself is unbiased; log Z is to the order 1 / n.
+    assert_mean(np.exp(estimates - 2.5), 1.0, key="rng 3")
+    must_fail(assert_mean, np.exp(estimates - 2.55), 1.0)
+    scores = (estimates - 2.5) / errors
+    assert_mean(scores**2, 1.0, key="rng 3")
+    must_fail(assert_mean, scores**2 / 500, 1.0)  # without the square root of n
+
+
+def test_log_z_of_hardly_any_weights():
+    assert log_z_with_tail(np.full(30, 1.5)) == pytest.approx((1.5, 0.0))
+    log_z, error = log_z_with_tail(np.full(30, -np.inf))
+    assert log_z == -np.inf and np.isnan(error)
+    few = np.log([1.0, 3.0])
+    assert log_z_with_tail(few) == pytest.approx((np.log(2.0), 0.5 / np.sqrt(2)))
+    assert log_z_with_tail(log_normal(np.random.default_rng(3), 10.0, 1000))[1] > 1.0
 
 
 def test_pooling_is_by_precision():

@@ -1,16 +1,17 @@
-"""The within-mode scale without gradients agrees with the one that has them, also where modes lie far apart."""
+"""The within-mode scale: from gradients, and without them the same, also where modes lie far apart."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from support.random_checks import must_fail
-from tempering.buffer import Buffer, concatenate, from_states, inner_scale, inner_scale_of_values, reweighted, spread
-from tempering.diffusion.calibrate import noise_levels
+from support.random_checks import assert_mean, must_fail
+from tempering.buffer import Buffer, concatenate, from_states, reweighted, spread
+from tempering.diffusion.calibrate import inner_scale, inner_scale_of_values, noise_levels
 from tempering.kernels import ChainState
 from tempering.settings import Noise
-from tempering.targets import anisotropic_gaussian, mog40
+from tempering.targets import Gaussian, anisotropic_gaussian, mog40
 from tempering.targets.base import evaluate_many
 
 ONE = jnp.ones(())
@@ -19,6 +20,36 @@ ONE = jnp.ones(())
 def buffer_of(target, num: int = 1_000) -> Buffer:
     points = target.sample(jax.random.key(0), num)
     return from_states(ChainState(points, *evaluate_many(target, points)), "initial_pt")
+
+
+def test_inner_scale_of_a_tempered_gaussian_is_the_conditional_deviation():
+    matrix, beta = np.array([[2.0, 1.2], [1.2, 1.0]]), 0.5
+    target = Gaussian([3.0, -1.0], matrix)
+    x = target.location[None] + (target.sample(jax.random.key(1), 20_000) - target.location[None]) / np.sqrt(beta)
+    buffer = from_states(ChainState(x, *evaluate_many(target, x)), "refined")
+    expected = 1 / np.diag(np.linalg.inv(matrix / beta))  # variance of x_i given the others
+    squares = (beta * np.asarray(buffer.log_density_grad, np.float64)) ** 2
+    assert_mean(squares, 1 / expected, key=jax.random.key(1))
+    must_fail(assert_mean, squares / beta**2, 1 / expected)
+    observed = inner_scale(buffer, jnp.asarray(beta))
+    np.testing.assert_allclose(observed, 1 / np.sqrt(squares.mean(axis=0)), rtol=1e-4)
+
+
+def test_a_flat_coordinate_has_a_large_finite_inner_scale():
+    buffer = from_states(ChainState(jnp.zeros((3, 2)), jnp.zeros(3), jnp.array([[1.0, 0.0]] * 3)), "refined")
+    scale = np.asarray(inner_scale(buffer, jnp.ones(())))
+    assert scale[0] == 1.0 and 1e10 < scale[1] < np.inf
+
+
+def test_weights_count_as_repeated_samples():
+    points = jnp.array([[0.0, 1.0], [2.0, -3.0], [5.0, 4.0]])
+    buffer = from_states(ChainState(points, jnp.zeros(3), points[:, ::-1] + 1.0), "weighted")
+    log_weight = jnp.log(jnp.asarray([1.0, 4.0, 0.0])) + 700.0
+    weighted = eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weight)
+    repeated, beta = buffer.take(jnp.array([0, 1, 1, 1, 1])), jnp.asarray(0.5)
+    scale = inner_scale(weighted, beta)
+    np.testing.assert_allclose(scale, inner_scale(repeated, beta), rtol=1e-4)
+    assert np.max(np.abs(scale / inner_scale(buffer, beta) - 1)) > 0.1  # the weights make a difference
 
 
 def check_smallest(found, buffer: Buffer, beta: jax.Array = ONE) -> None:

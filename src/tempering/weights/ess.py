@@ -1,0 +1,57 @@
+"""The effective size of weights: of weights that are there, and of weights that a model's draws will have."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.numerics import where_finite
+from tempering.types import Array, Float
+
+__all__ = ["NUM_JUDGED", "effective_size", "ess_fraction", "normalised", "predicted_ess_fraction"]
+
+NUM_JUDGED = 500
+"""Samples that a model is judged on: enough to tell 0.1 from 0.3, a small part of what a level draws. It is one number
+for all judges, because the density of so many points is one program."""
+
+
+def normalised(log_weights: Float[Array, " particle"]) -> Float[Array, " particle"]:
+    """Self-normalised weights that sum to one."""
+    return jax.nn.softmax(log_weights)
+
+
+@eqx.filter_jit
+def ess_fraction(log_weights: Float[Array, " particle"]) -> Float[Array, ""]:
+    """(sum w)^2 / (n sum w^2), in [1/n, 1]; 0 if no weight is positive.
+
+    The largest weight is divided out first: with log weights of 1e5, as energies of molecules give, the difference
+    of two logsumexps would be off by a per cent in float32.
+    """
+    weights = jnp.exp(log_weights - where_finite(jnp.max(log_weights), 0.0))
+    total, square = jnp.sum(weights), jnp.sum(weights**2)
+    return jnp.where(total == 0.0, 0.0, jnp.minimum(total**2 / (square * log_weights.shape[0]), 1.0))
+
+
+def effective_size(weights: Float[Array, " particle"] | np.ndarray) -> float:
+    """1 / sum(w^2) of weights that sum to one: as many samples of even weight are worth as much. In float64."""
+    return float(1.0 / np.sum(np.asarray(weights, np.float64) ** 2))
+
+
+@jax.jit
+def predicted_ess_fraction(
+    log_ratios: Float[Array, " sample"], log_weights: Float[Array, " sample"]
+) -> Float[Array, ""]:
+    """The `ess_fraction` that the weights of a model's draws will have, from weighted samples of the target.
+
+    With l = log p - log q up to a constant it is 1 / (E_p[exp(l)] E_p[exp(-l)]): the first factor is the second moment
+    of the weights under q, the second is the inverse of their mean. Where no sample is, nothing is seen.
+
+    Args:
+        log_ratios: l at the samples.
+        log_weights: of the samples as draws of the target, normalised; -inf for a sample that does not count.
+
+    Returns:
+        The share; 0 where a ratio is not finite.
+    """
+    share = jnp.exp(-jax.nn.logsumexp(log_weights + log_ratios) - jax.nn.logsumexp(log_weights - log_ratios))
+    return jnp.where(jnp.isfinite(share), share, 0.0)
