@@ -21,7 +21,7 @@ from tempering.methods.registry import METHODS, check_sizes
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS
-from tempering.settings import Ladder, MethodSettings, Pilot, PTSDSettings
+from tempering.settings import Ladder, MethodSettings, Pilot
 from tempering.transforms.centred import Centred
 
 DIMS = st.integers(1, 128)

@@ -1,4 +1,4 @@
-"""Weights from none at all to too large for exp, and a density that is odd where it is told to be."""
+"""Weights from none at all to too large for exp, and a density with a fault for each first coordinate."""
 
 from functools import partial
 

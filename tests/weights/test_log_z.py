@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tempering.methods.learning import _determinants, checked_log_z
+from scipy import stats
 
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_mean, must_fail
@@ -15,6 +15,7 @@ from support.tiny_fits import fit
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.methods import learning
+from tempering.methods.finish import _determinants, checked_log_z
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
 from tempering.targets import anisotropic_gaussian
@@ -52,6 +53,19 @@ def test_errors_of_light_tails_are_the_plain_ones():
     must_fail(assert_mean, np.exp(found[:, 0] - 1e3), 1.01)
     ratio = found[:, 1] / np.array([plain_error(row) for row in log_weights])
     assert np.all(ratio >= 1.0 - 1e-12) and np.mean(ratio) < 1.05
+
+
+def test_the_error_is_the_spread_of_the_estimates():
+    """400 repetitions of 500 draws from N(0.6, 1.3^2), weighed by e^2.5 N(1, 1): weights without a tail."""
+    x = np.random.default_rng(3).normal(0.6, 1.3, size=(400, 500))
+    log_weights = 2.5 + stats.norm(1.0, 1.0).logpdf(x) - stats.norm(0.6, 1.3).logpdf(x)
+    estimates, errors = np.array([log_z_with_tail(row) for row in log_weights]).T
+    # Z itself is unbiased; log Z is to the order 1 / n.
+    assert_mean(np.exp(estimates - 2.5), 1.0, key="rng 3")
+    must_fail(assert_mean, np.exp(estimates - 2.55), 1.0)
+    scores = (estimates - 2.5) / errors
+    assert_mean(scores**2, 1.0, key="rng 3")
+    must_fail(assert_mean, scores**2 / 500, 1.0)  # without the square root of n
 
 
 def test_log_z_of_hardly_any_weights():

@@ -45,11 +45,7 @@ class Weighted(eqx.Module):
         return pareto_k(self.log_weights)
 
     def require_weight(self) -> None:
-        """Refuse samples none of which has a positive weight.
-
-        Raises:
-            DensityError: with what is wrong with them.
-        """
+        """Raise a DensityError if no sample has a positive weight."""
         if np.any(np.asarray(self.log_weights) > -np.inf):
             return
         raise DensityError(

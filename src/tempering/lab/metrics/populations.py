@@ -172,10 +172,7 @@ def population_of_two_stages(
 
 
 def _log_total(logs: np.ndarray) -> tuple[float, float]:
-    """log sum w, and the effective size of w: the inverse of the squared relative error of the sum.
-
-    The number of terms of the sum is random.
-    """
+    """log sum w, and the effective size: 1 / squared relative error of the sum, whose number of terms is random."""
     top = float(np.max(logs))
     weights = np.exp(logs - top)
     total = float(np.sum(weights))
