@@ -28,7 +28,7 @@ class ReferenceLike(Protocol):
 
 
 class Distribution(eqx.Module):
-    """An object with `log_prob(x)` and `sample(key, shape)`, as NumPyro's distributions have, as a reference.
+    """An object with `log_prob(x)` and `sample(key)`, as NumPyro's distributions have, as a reference.
 
     Where `log_prob` gives several numbers for one point, the coordinates are independent and the numbers add up.
     """
@@ -41,7 +41,7 @@ class Distribution(eqx.Module):
 
     def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
         """Independent draws."""
-        return self.distribution.sample(key, (num,))
+        return jax.vmap(self.distribution.sample)(jax.random.split(key, num))
 
 
 class Normal(eqx.Module):
