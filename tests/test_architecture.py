@@ -43,7 +43,7 @@ ROOMS = (
 )
 
 # Slow to import, or not installed everywhere.
-LAZY = ("ot", "arviz", "openmm", "mdtraj", "matplotlib", "diffrax", "numpyro", "blackjax", "pyarrow", "torch")
+LAZY = ("ot", "arviz", "openmm", "jinja2", "mdtraj", "matplotlib", "diffrax", "numpyro", "blackjax", "pyarrow", "torch")
 
 IMPORT_LIMIT_SECONDS = 2.0
 
