@@ -144,7 +144,7 @@ class Sampler:
         """Equally weighted draws of the target: num evaluations, entered in the ledger as sampling.
 
         The draws of `sample_weighted` become the proposals of independent Metropolis chains
-        (`metropolis.independent_metropolis`), which leave the target invariant; each starts from a draw taken by weight,
+        (`weights.metropolis`), which leave the target invariant; each starts from a draw taken by weight,
         whose bias vanishes as 1 / num. Resampling all of them would be biased as a whole. A method of its own, not an
         option of `sample_weighted`: there are no weights to hand back. For expectations the weights are the better
         choice: they use every draw, whereas here the repeats that a low ESS brings are noise.
