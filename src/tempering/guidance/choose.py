@@ -26,13 +26,14 @@ density of so many points is one program."""
 class History(eqx.Module):
     """Levels that are done, hottest first: `betas` has one more, the level to reach.
 
-    `networks` is one for all levels, or those of the last two.
+    `networks` is one for all levels, or those of the last two. `has_gradients` says whether buffers hold gradients.
     """
 
     buffers: tuple[Buffer, ...]
     betas: Float[Array, " next_level"]
     networks: tuple[eqx.Module, ...]
     sigma_max: Float[Array, ""]
+    has_gradients: bool = eqx.field(static=True, default=True)
 
     @property
     def num_done(self) -> int:
@@ -93,12 +94,13 @@ def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionM
             if history.num_done >= 3:
                 ways["log_T, second order"] = ("finite_difference", "log_T", 2)
     beta, beta_next = history.beta(1), history.beta(0)
+    known = {"has_gradients": history.has_gradients}
     if guidance.is_anticipating:
         buffer = history.anticipated()
-        levels = noise_levels(settings.noise, buffer, beta_next, history.sigma_max)
+        levels = noise_levels(settings.noise, buffer, beta_next, history.sigma_max, **known)
     else:
         buffer = history.buffers[-1]
-        levels = noise_levels(settings.noise, buffer, beta, history.sigma_max, colder_by=beta_next / beta)
+        levels = noise_levels(settings.noise, buffer, beta, history.sigma_max, colder_by=beta_next / beta, **known)
     prior = prior_of(settings.noise, buffer, history.sigma_max)
     return {name: DiffusionModel(_denoise(history, settings, *way), prior, levels) for name, way in ways.items()}
 

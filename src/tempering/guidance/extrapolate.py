@@ -15,7 +15,6 @@ __all__ = ["Guided", "GuidedByOne", "Rescaled", "Taylor", "extrapolation_weights
 _COORDINATES = {
     "T": lambda temperature: temperature,
     "log_T": jnp.log,
-    "inverse_T": lambda temperature: 1.0 / temperature,
 }
 
 
@@ -28,7 +27,7 @@ def guidance_weight(
         temperature: T, the level to reach; below `cold` for extrapolation.
         cold: T1, the colder of the two models.
         hot: T2, the hotter.
-        coordinate: T, log_T or inverse_T.
+        coordinate: T or log_T.
     """
     f = _COORDINATES[coordinate]
     return (f(cold) - f(temperature)) / (f(hot) - f(cold))
@@ -118,7 +117,7 @@ class Rescaled(eqx.Module):
 class Taylor(eqx.Module):
     """D(T1) + (f(T) - f(T1)) dD/df at T1: a first-order Taylor step of a network that is told the temperature.
 
-    The derivative is that of the network's input c_temperature = ln(T) / 2; f is T or log T or 1 / T.
+    The derivative is that of the network's input c_temperature = ln(T) / 2; f is T or log T.
     """
 
     model: Denoiser
