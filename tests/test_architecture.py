@@ -44,7 +44,7 @@ ROOMS = (
 )
 
 # Slow to import, or not installed everywhere.
-LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "diffrax", "numpyro", "blackjax", "pyarrow", "torch")
+LAZY = ("ot", "arviz", "openmm", "mdtraj", "tyro", "matplotlib", "numpyro", "blackjax", "pyarrow", "torch")
 
 IMPORT_LIMIT_SECONDS = 2.0
 

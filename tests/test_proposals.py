@@ -24,7 +24,7 @@ from tempering.weights.resampling import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 SAMPLING = Sampling(num_steps=30, chunk_size=1000)
-NETWORK = Network(width=8, depth=2, num_frequencies=3)
+NETWORK = Network(width=8, depth=2)
 HOT, COLD, NEXT = 9.0, 4.0, 1.6
 
 
@@ -39,7 +39,7 @@ def gaussian_buffer(temperature, seed=0, size=1000) -> Buffer:
 
 
 def levels_of(sigma_min, sigma_max) -> NoiseLevels:
-    return NoiseLevels(*(jnp.asarray(n) for n in (sigma_min, sigma_max, -1.2, 1.2, 7.0)), "log_uniform")
+    return NoiseLevels(*(jnp.asarray(n) for n in (sigma_min, sigma_max)))
 
 
 def gaussian_model(coordinate="T") -> DiffusionModel:

@@ -55,7 +55,7 @@ def test_folders_that_are_no_samplers_are_refused(trained, tmp_path):
         load_sampler(folder)
     other = tmp_path / "other"
     write_json(other / "sampler.json", {"format": "tempering sampler 99"})
-    with pytest.raises(RunFolderError, match="format 'tempering sampler 99'; this version reads"):
+    with pytest.raises(RunFolderError, match="another version.*format 'tempering sampler 99'.*fit it again"):
         load_sampler(other)
     edited = trained.save(tmp_path / "edited") / "sampler.json"
     edited.write_text(edited.read_text().replace('"dim": 3', '"dim": 4'))
@@ -74,7 +74,7 @@ def test_arrays_of_another_network_are_refused(trained, tmp_path):
 
 
 def test_a_blank_model_has_the_structure_of_a_real_one(trained):
-    blank = model_like(3, NETWORK, "log_uniform")
+    blank = model_like(3, NETWORK)
     assert jax.tree.structure(blank) == jax.tree.structure(trained.model)
 
 

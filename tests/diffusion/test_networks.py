@@ -37,7 +37,7 @@ def call(function, *args):
 
 
 def network_of(**kwargs):
-    return eqx.filter_jit(make_network)(jax.random.key(0), 3, Network(width=8, depth=2, num_frequencies=3, **kwargs))
+    return eqx.filter_jit(make_network)(jax.random.key(0), 3, Network(width=8, depth=2, **kwargs))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "residual"])

@@ -28,7 +28,7 @@ def compiled_quickly():
 
 
 def settings_of(is_shared):
-    return Network(width=16, depth=2, num_frequencies=2, is_shared=is_shared)
+    return Network(width=16, depth=2, is_shared=is_shared)
 
 
 def fresh(kind, geometry=GEOMETRY):

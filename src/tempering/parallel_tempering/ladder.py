@@ -39,15 +39,12 @@ def _estimated_num_levels(ladder: Ladder, hottest: float, dim: int) -> int:
 
 
 def next_temperature(
-    log_density: Float[Array, " particle"],
-    weight: Float[Array, " particle"],
-    temperature: float,
-    kept_share: float = KEPT_SHARE,
+    log_density: Float[Array, " particle"], weight: Float[Array, " particle"], temperature: float
 ) -> float:
     """The coldest temperature, 1 at the least, to which weighted samples can be reweighted at a bounded loss.
 
     With v = p^(1 / T_next - 1 / T) the loss is (sum w v)^2 / sum w v^2, the effective share that reweighting leaves of
-    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `kept_share`.
+    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `KEPT_SHARE`.
     """
     energy = np.asarray(log_density, np.float64)
     own = np.asarray(weight, np.float64)
@@ -58,12 +55,12 @@ def next_temperature(
         ratio = np.exp(exponent - exponent.max())
         return float((own @ ratio) ** 2 / (own @ ratio**2))
 
-    if share(1.0) >= kept_share:
+    if share(1.0) >= KEPT_SHARE:
         return 1.0
     low, high = 1.0 / temperature, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if share(middle) >= kept_share else (low, middle)
+        low, high = (middle, high) if share(middle) >= KEPT_SHARE else (low, middle)
     return 1.0 / low
 
 
