@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fooling_targets import FOOLING
 
 import tempering as tp
 from support.tiny import shrunk
 from tempering.buffer import Buffer
 from tempering.errors import SettingsError
-from tempering.lab.fooling import FOOLING
 from tempering.methods.automatic import default_settings
 from tempering.runs.records import LevelRecord
 from tempering.sampler.diagnosis import Finding, Verdict, compare, coverage, diagnose, hidden_mass

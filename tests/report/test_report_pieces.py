@@ -1,13 +1,11 @@
 """The pieces of the report, each with what it may lack: contents of a folder, figures, rows of text."""
 
-import io
 import shutil
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from tempering.lab.report import FIGURES, quality_lines, quality_table
+from tempering.lab.report import FIGURES, quality_lines
 from tempering.lab.report.contents import read_contents
 from tempering.lab.report.page import page
 from tempering.lab.report.sample_figures import _share_outside
@@ -85,7 +83,7 @@ def test_a_missing_entry_of_the_result_is_left_out(plane_run, entry):
     result = {name: value for name, value in whole.result.items() if name != entry}
     text = page(_contents(result=result, levels=whole.levels), {})
     assert "<h1>mog40</h1>" in text and "None" not in text
-    assert quality_lines(result) and quality_table(result)
+    assert quality_lines(result)
 
 
 def test_the_verdict_is_on_the_page_and_doubts_are_marked():
@@ -181,15 +179,6 @@ def test_plain_lines_of_quality_are_aligned_and_complete(plane_run):
     rest = "\n".join(lines[len(result["metrics"]) :])
     for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2", "warning: ESS at level 6"):
         assert words in rest
-
-
-def test_the_rich_table_shows_markup_as_text(plane_run):
-    result = {**read_json(plane_run / "result.json"), "name": "[red]x[/red]", "warnings": ["[bold]look"]}
-    result["metrics"]["[blink]"] = {"value": 1.0}
-    stream = io.StringIO()
-    Console(file=stream, width=100).print(quality_table(result))
-    for words in ("[red]x[/red]", "[bold]look", "[blink]", "1.39×", "0.6 standard errors"):
-        assert words in stream.getvalue()
 
 
 def test_the_ledger_adds_up_what_fitting_paid_for():

@@ -217,31 +217,29 @@ class Guidance:
 
     Args:
         kind: finite_difference extrapolates between models (the paper); conditioned asks the network for the next
-            temperature (the paper's model extrapolation, where nothing is anticipated); autodiff is a Taylor step of
-            the conditioned network; rescale multiplies the coldest model's score by the ratio of temperatures; none
-            takes the coldest model as it is; automatic takes the one of several whose weights promise the largest
-            effective size, at no evaluation. reweighted has no model on the way: the last buffer itself, weighted for
-            the next temperature and refined, and one fit at the end. For stiff molecules, whose guided draws are worth
-            less than that.
+            temperature (the paper's model extrapolation, where nothing is anticipated); none takes the coldest model as
+            it is; automatic takes the one of several whose weights promise the largest effective size, at no
+            evaluation. Three more are there for the paper's ablations: second_order extrapolates from three levels
+            where one network knows so many; autodiff is a Taylor step of the conditioned network; rescale multiplies
+            the coldest model's score by the ratio of temperatures. reweighted has no model on the way: the last buffer
+            itself, weighted for the next temperature and refined, and one fit at the end. For stiff molecules, whose
+            guided draws are worth less than that.
         coordinate: T (the paper) or log_T: in what the finite difference and the Taylor step are linear.
-        order: 1 extrapolates from two hotter levels, 2 from three where there are three.
         is_anticipating: train the shared network also on the last buffer reweighted to the next temperature, which
             costs no evaluation.
     """
 
-    kind: Literal["automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none", "reweighted"] = (
-        "finite_difference"
-    )
+    kind: Literal[
+        "automatic", "finite_difference", "conditioned", "none", "reweighted", "second_order", "autodiff", "rescale"
+    ] = "finite_difference"
     coordinate: Literal["T", "log_T"] = "T"
-    order: int = 1
     is_anticipating: bool = False
 
     def __post_init__(self) -> None:
-        kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none", "reweighted")
+        ablations = ("second_order", "autodiff", "rescale")
+        kinds = ("automatic", "finite_difference", "conditioned", "none", "reweighted", *ablations)
         require_choice("guidance.kind", self.kind, kinds)
         require_choice("guidance.coordinate", self.coordinate, ("T", "log_T"))
-        is_order = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order in (1, 2)
-        require(is_order, "guidance.order", self.order, "1 or 2")
         require_flag("guidance.is_anticipating", self.is_anticipating)
 
 

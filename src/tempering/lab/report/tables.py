@@ -6,8 +6,6 @@ Consumes the dictionary of `result.json`; every entry may be missing, and is the
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
-
 from tempering.plots.contents import number_of
 from tempering.runs.display import duration_text
 from tempering.runs.ledger import APART, stage_name
@@ -19,7 +17,6 @@ __all__ = [
     "number_text",
     "quality_lines",
     "quality_rows",
-    "quality_table",
 ]
 
 DASH = "–"
@@ -145,20 +142,6 @@ def _title(result: dict[str, Any]) -> str:
     parts += [str(result[name]) for name in ("method",) if result.get(name)]
     parts += [f"seed {result['seed']}"] if result.get("seed") is not None else []
     return ", ".join(parts)
-
-
-def quality_table(result: dict[str, Any]) -> Table:
-    """Quality against floor, and cost, for a terminal."""
-    from rich.markup import escape
-
-    table = Table(title=escape(_title(result)), title_justify="left", title_style="bold", caption_justify="left")
-    for title in ("metric", "value", "floor", "vs floor", "N"):
-        table.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
-    for row in quality_rows(result):
-        style = "bold red" if row.failure else None
-        table.add_row(escape(row.name), row.value, row.floor, row.versus, row.num_samples, style=style)
-    table.caption = escape("\n".join(_remarks(result)))
-    return table
 
 
 def quality_lines(result: dict[str, Any]) -> list[str]:
