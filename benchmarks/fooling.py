@@ -17,10 +17,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from fooling_targets import FOOLING
 from measure import commit
 
 import tempering as tp
-from tempering.lab.fooling import FOOLING
 from tempering.targets import ExactTarget
 
 NUM_DRAWS, NUM_TRUE = 4000, 200_000

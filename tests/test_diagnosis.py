@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fooling_targets import FOOLING
 
 import tempering as tp
 from support.defaults import default_settings
 from support.tiny import shrunk
 from tempering.buffer import Buffer
 from tempering.errors import SettingsError
-from tempering.lab.fooling import FOOLING
 from tempering.runs.records import Checks, LevelRecord
 from tempering.sampler.diagnosis import Coverage, Finding, Verdict, compare, coverage, diagnose, hidden_mass
 from tempering.targets import GaussianMixture

@@ -24,17 +24,6 @@ def trained():
     return sampler_of(moved_denoiser())
 
 
-def test_samplers_without_a_pareto_k_are_read(trained, tmp_path):
-    facts = trained.facts()
-    del facts["pareto_k"]
-    trained.save(tmp_path)
-    (tmp_path / "sampler.json").unlink()
-    write_json(tmp_path / "sampler.json", facts)
-    loaded = load_sampler(tmp_path)
-    assert loaded.pareto_k is None and "Pareto k of the final" not in loaded.summary()
-    assert "Pareto k of the final" in trained.summary()
-
-
 def test_nothing_is_overwritten(trained, tmp_path):
     trained.save(tmp_path)
     before = (tmp_path / "sampler.npz").read_bytes()

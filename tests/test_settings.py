@@ -103,7 +103,6 @@ REFUSED = [
     (Sampling, "churn", "sampling.churn", [-1.0, NAN, INF, "40"], "a number of at least 0"),
     (Sampling, "churn_max", "sampling.churn_max", [0.0, -1.0, INF], "a positive finite number"),
     (Guidance, "kind", "guidance.kind", ["fd", None], "'automatic', 'finite_difference', 'conditioned'"),
-    (Guidance, "order", "guidance.order", [0, 3, 1.5, "2"], "1 or 2"),
     (Guidance, "is_anticipating", "guidance.is_anticipating", ["no", 1], "True or False"),
     (Guidance, "coordinate", "guidance.coordinate", ["beta"], "'T', 'log_T'"),
     (Resampling, "quantile", "resampling.quantile", [0.0, 1.01, NAN, "0.99"], "in \\(0, 1\\]"),

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fooling_targets import StudentMixture
 
 from support.counting import CountingTarget, counting_target
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
 from tempering.kernels import MALA
-from tempering.lab.fooling import StudentMixture
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.mixing import drift, virial
 from tempering.parallel_tempering.pilot.heat import planned_evaluations

@@ -4,6 +4,8 @@ Consumes the networks and buffers so far; produces a diffusion model at the next
 on points that are paid for: the last buffer, reweighted to the next temperature.
 """
 
+from collections.abc import Callable, Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,58 +13,66 @@ import numpy as np
 from tempering.buffer import Buffer, Levels
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
-from tempering.guidance.extrapolate import Guided, GuidedByOne, Rescaled, Taylor, extrapolation_weights
-from tempering.settings import PTSDSettings, Sampling
+from tempering.guidance.extrapolate import Guided, GuidedByOne, extrapolation_weights
+from tempering.settings import PTSDSettings, Sampling, require
 from tempering.types import Array, Denoise, Float, Key
 from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
 
-__all__ = ["candidates", "choose", "predicted_ess"]
+__all__ = ["WAYS", "Ways", "candidates", "choose", "predicted_ess"]
 
 
-def _denoiser(levels: Levels, age: int, settings: PTSDSettings) -> Denoiser:
+def denoiser_at(levels: Levels, age: int, settings: PTSDSettings) -> Denoiser:
     """The denoiser of the coldest level (age 1), the one before (2), and so on."""
     network = levels.networks[max(0, len(levels.networks) - age)]
     return denoiser_of(network, settings.noise, levels.buffers[-age], levels.beta(age))
 
 
-def _finite_difference(levels: Levels, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Denoise:
+def finite_difference(levels: Levels, settings: PTSDSettings, coordinate: str, num_nodes: int = 2) -> Denoise:
+    """Extrapolated from the models of the coldest `num_nodes` levels: the paper's guidance for two."""
     temperatures = 1.0 / np.asarray(levels.betas)
     nodes = jax.device_put(temperatures[-2 : -2 - num_nodes : -1])
     weights = extrapolation_weights(jnp.asarray(temperatures[-1]), nodes, coordinate)
-    models = tuple(_denoiser(levels, age, settings) for age in range(1, num_nodes + 1))
+    models = tuple(denoiser_at(levels, age, settings) for age in range(1, num_nodes + 1))
     return GuidedByOne.of(models, weights) if len(levels.networks) == 1 else Guided(models, weights)
 
 
-def _denoise(levels: Levels, settings: PTSDSettings, kind: str, coordinate: str, order: int) -> Denoise:
-    """One way to the next temperature."""
-    cold, beta, beta_next = _denoiser(levels, 1, settings), levels.beta(1), levels.beta(0)
-    if kind == "finite_difference":
-        has_three = len(levels.networks) == 1 and levels.num_done >= 3
-        return _finite_difference(levels, settings, coordinate, 3 if order == 2 and has_three else 2)
-    if kind == "conditioned":
-        buffer = levels.anticipated() if settings.guidance.is_anticipating else levels.buffers[-1]
-        return denoiser_of(levels.networks[0], settings.noise, buffer, beta_next)
-    if kind == "autodiff":
-        return Taylor.towards(cold, beta, beta_next, coordinate)
-    if kind == "rescale":
-        return Rescaled(cold, beta_next / beta)
-    return cold
+def _conditioned(levels: Levels, settings: PTSDSettings, coordinate: str) -> Denoise:
+    del coordinate
+    buffer = levels.anticipated() if settings.guidance.is_anticipating else levels.buffers[-1]
+    return denoiser_of(levels.networks[0], settings.noise, buffer, levels.beta(0))
 
 
-def candidates(levels: Levels, settings: PTSDSettings) -> dict[str, DiffusionModel]:
+def _coldest(levels: Levels, settings: PTSDSettings, coordinate: str) -> Denoise:
+    del coordinate
+    return denoiser_at(levels, 1, settings)
+
+
+Ways = Mapping[str, Callable[..., Denoise]]
+"""Denoisers at the next temperature, by `guidance.kind`: functions of levels, settings and the coordinate."""
+
+WAYS: Ways = {"finite_difference": finite_difference, "conditioned": _conditioned, "none": _coldest}
+
+
+def candidates(levels: Levels, settings: PTSDSettings, ways: Ways = WAYS) -> dict[str, DiffusionModel]:
     """The models to choose from by name: one, unless `guidance.kind` is automatic.
 
     Automatic looks at the finite difference linear in log T and in T and, with one network for all levels, at that
     network asked for the next temperature and at the second order in log T.
+
+    Raises:
+        SettingsError: for a way that is not among `ways`.
     """
     guidance = settings.guidance
-    ways = {guidance.kind: (guidance.kind, guidance.coordinate, guidance.order)}
     if guidance.kind == "automatic":
-        ways = {name: ("finite_difference", name, 1) for name in ("log_T", "T")}
+        denoisers = {name: finite_difference(levels, settings, name) for name in ("log_T", "T")}
         if settings.network.is_shared:
-            ways["conditioned"] = ("conditioned", "log_T", 1)
+            denoisers["conditioned"] = _conditioned(levels, settings, "log_T")
             if levels.num_done >= 3:
-                ways["log_T, second order"] = ("finite_difference", "log_T", 2)
+                denoisers["log_T, second order"] = finite_difference(levels, settings, "log_T", 3)
+    else:
+        allowed = f"one of {', '.join(map(repr, ('automatic', *ways)))} here"
+        require(guidance.kind in ways, "guidance.kind", guidance.kind, allowed, "the others are of `tempering run`")
+        denoisers = {guidance.kind: ways[guidance.kind](levels, settings, guidance.coordinate)}
     beta, beta_next = levels.beta(1), levels.beta(0)
     known = {"has_gradients": levels.has_gradients}
     if guidance.is_anticipating:
@@ -72,7 +82,7 @@ def candidates(levels: Levels, settings: PTSDSettings) -> dict[str, DiffusionMod
         buffer = levels.buffers[-1]
         noise = noise_levels(settings.noise, buffer, beta, levels.sigma_max, colder_by=beta_next / beta, **known)
     prior = prior_of(settings.noise, buffer, levels.sigma_max)
-    return {name: DiffusionModel(_denoise(levels, settings, *way), prior, noise) for name, way in ways.items()}
+    return {name: DiffusionModel(denoise, prior, noise) for name, denoise in denoisers.items()}
 
 
 def predicted_ess(
@@ -99,9 +109,11 @@ def _share(buffer: Buffer, beta: Float[Array, ""], log_q: Float[Array, " particl
     return predicted_ess_fraction(log_ratio, log_weight)
 
 
-def choose(key: Key, levels: Levels, settings: PTSDSettings) -> tuple[str, DiffusionModel, dict[str, float]]:
+def choose(
+    key: Key, levels: Levels, settings: PTSDSettings, ways: Ways = WAYS
+) -> tuple[str, DiffusionModel, dict[str, float]]:
     """The candidate that promises most, with the promises of all; a single one is taken unseen."""
-    found = candidates(levels, settings)
+    found = candidates(levels, settings, ways)
     if len(found) == 1:
         ((name, model),) = found.items()
         return name, model, {}

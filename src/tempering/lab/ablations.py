@@ -13,7 +13,7 @@ _WAYS = {
     "fd-log": ("finite difference linear in log T", Guidance("finite_difference", "log_T", is_anticipating=False)),
     "fd-2": (
         "finite difference of second order in log T",
-        Guidance("finite_difference", "log_T", order=2, is_anticipating=False),
+        Guidance("second_order", "log_T", is_anticipating=False),
     ),
     "me": (
         "model extrapolation: the network asked for the next temperature",

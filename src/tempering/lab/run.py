@@ -11,7 +11,9 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.lab.evaluation import judge
+from tempering.lab.extrapolation import WAYS
 from tempering.lab.reference import load_reference
+from tempering.methods import ptsd
 from tempering.methods.budget import check_budget
 from tempering.methods.registry import METHODS
 from tempering.registry import target_of
@@ -72,6 +74,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
     if has_sampler(folder.path):
         sampler = load_sampler(folder.path, target)
     else:
+        ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
         sampler = METHODS[config.method].fit(
             target,
             jax.random.key(config.seed),
@@ -79,6 +82,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
             ledger=Ledger(config.budget),
             store=folder,
             on_event=on_event,
+            **ways,
         )
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})

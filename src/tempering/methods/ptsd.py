@@ -6,6 +6,7 @@ Consumes a target and a key; produces a `Sampler`. Every line of the loop is a s
 
 import jax
 
+from tempering.guidance.choose import WAYS, Ways
 from tempering.methods.begin import begin
 from tempering.methods.explore import explore
 from tempering.methods.finish import finish
@@ -34,6 +35,7 @@ def fit(
     ledger: Ledger | None = None,
     store: Store | None = None,
     on_event: OnEvent = ignore_event,
+    ways: Ways = WAYS,
 ) -> Sampler:
     """Train a sampler for `target` by PTSD.
 
@@ -42,12 +44,14 @@ def fit(
         ledger: where evaluations are entered; it may carry a budget.
         store: where finished parts are kept and found again.
         on_event: called with every event.
+        ways: to the next temperature, by `guidance.kind`; the laboratory has more of them.
 
     Raises:
         BudgetError: if the plan exceeds the ledger's budget; nothing is spent then but a pilot.
     """
     num_networks = 1 if settings.network.is_shared else 2
     run = begin(target, key, settings, num_networks, start_fn, ledger, store, on_event)
+    run.ways = ways
 
     levels = explore(run, run.start.temperatures[:2], keep=2)
     levels = learn(run, levels)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.buffer import Levels, blank_buffer
+from tempering.guidance.choose import WAYS, Ways
 from tempering.kernels import Kernel, kernel_of
 from tempering.methods.budget import Plan
 from tempering.methods.pilot import Start
@@ -38,6 +39,7 @@ class Run:
         plan: what the run will spend, and the most levels that it may have.
         journal: ledger, records and store.
         on_event: called with every event.
+        ways: to the next temperature, by `guidance.kind`.
         start: the ladder, the starting points and the units of the chains, once they are settled.
         networks: untrained networks, the structure of those that are kept.
     """
@@ -48,6 +50,7 @@ class Run:
     plan: Plan
     journal: Journal
     on_event: OnEvent
+    ways: Ways = field(default_factory=lambda: WAYS)
     start: Start = field(init=False)
     networks: tuple = field(init=False)
     _spent_before: dict[str, int] = field(default_factory=dict)

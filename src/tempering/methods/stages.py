@@ -54,7 +54,7 @@ def guide(run: Run, levels: Levels) -> DiffusionModel:
     level, temperature = levels.num_done, levels.temperatures[-1]
     record = run.open(level, temperature)
     run.tell("choosing a proposal", level, 0, 1, temperature=temperature)
-    record.proposal, model, promises = choose(run.key_of(level, "guide"), levels, run.settings)
+    record.proposal, model, promises = choose(run.key_of(level, "guide"), levels, run.settings, run.ways)
     record.predicted_ess_fraction = promises.get(record.proposal)
     return model
 

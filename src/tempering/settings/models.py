@@ -217,27 +217,28 @@ class Guidance:
 
     Args:
         kind: finite_difference extrapolates between models (the paper); conditioned asks the network for the next
-            temperature (the paper's model extrapolation, where nothing is anticipated); autodiff is a Taylor step of
-            the conditioned network; rescale multiplies the coldest model's score by the ratio of temperatures; none
-            takes the coldest model as it is; automatic takes the one of several whose weights promise the largest
-            effective size, at no evaluation.
+            temperature (the paper's model extrapolation, where nothing is anticipated); none takes the coldest model as
+            it is; automatic takes the one of several whose weights promise the largest effective size, at no
+            evaluation. Three more are the laboratory's, for the paper's ablations: second_order extrapolates from three
+            levels where one network knows so many; autodiff is a Taylor step of the conditioned network; rescale
+            multiplies the coldest model's score by the ratio of temperatures.
         coordinate: T (the paper) or log_T: in what the finite difference and the Taylor step are linear.
-        order: 1 extrapolates from two hotter levels, 2 from three where there are three.
         is_anticipating: train the shared network also on the last buffer reweighted to the next temperature, which
             costs no evaluation.
     """
 
-    kind: Literal["automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none"] = "automatic"
+    kind: Literal["automatic", "finite_difference", "conditioned", "none", "second_order", "autodiff", "rescale"] = (
+        "automatic"
+    )
     coordinate: Literal["T", "log_T"] = "log_T"
-    order: int = 1
     is_anticipating: bool = True
 
     def __post_init__(self) -> None:
-        kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none")
-        require_choice("guidance.kind", self.kind, kinds)
+        ablations = ("second_order", "autodiff", "rescale")
+        require_choice(
+            "guidance.kind", self.kind, ("automatic", "finite_difference", "conditioned", "none", *ablations)
+        )
         require_choice("guidance.coordinate", self.coordinate, ("T", "log_T"))
-        is_order = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order in (1, 2)
-        require(is_order, "guidance.order", self.order, "1 or 2")
         require_flag("guidance.is_anticipating", self.is_anticipating)
 
 
