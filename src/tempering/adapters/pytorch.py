@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, require_extra
 from tempering.settings.checks import require_flag
 
 __all__ = ["TorchDensity", "from_torch"]
@@ -76,15 +76,11 @@ def from_torch(
         A target, as of `from_callable`.
 
     Raises:
-        ImportError: if PyTorch is not installed.
+        SettingsError: if PyTorch is not installed, or for a flag or dtype that is none.
         DensityError: if `fn` is not callable; during a fit, if it returns another shape or no gradient.
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            "from_torch needs PyTorch, which is not installed; run `pip install 'tempering[torch]'`"
-        ) from error
+    require_extra("torch", "PyTorch densities")
+    import torch
 
     if not callable(fn):
         raise DensityError(f"fn is a {type(fn).__name__}; it must be a PyTorch function or module (n, dim) -> (n,)")
