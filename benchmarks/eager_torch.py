@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
+import torch  # pyright: ignore[reportMissingImports]
 
 __all__ = ["EagerDenoiser", "EagerTraining", "guided", "guided_draw", "guided_flow", "step_by_jvp", "step_by_vjp"]
 

@@ -29,7 +29,7 @@ class TorchDensity:
 
     def __call__(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log densities (n,) and gradients (n, dim) of points (n, dim)."""
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         with torch.enable_grad():
             x = torch.tensor(points, dtype=self.dtype, device=self.device, requires_grad=True)
@@ -40,7 +40,7 @@ class TorchDensity:
         return sign * _as_numpy(values), sign * _as_numpy(gradients)
 
     def _check(self, values: Any, num: int) -> None:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         if not isinstance(values, torch.Tensor):
             raise DensityError(
@@ -80,7 +80,7 @@ def from_torch(
         DensityError: if `fn` is not callable; during a fit, if it returns another shape or no gradient.
     """
     require_extra("torch", "PyTorch densities")
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     if not callable(fn):
         raise DensityError(f"fn is a {type(fn).__name__}; it must be a PyTorch function or module (n, dim) -> (n,)")
