@@ -13,11 +13,13 @@ from tempering.errors import EXTRAS
 
 ROOT = Path(__file__).parent.parent
 
-FILES = ("py.typed", "molecules/data/aldp.json", "molecules/data/aldp.npz", "lab/report/page.css")
-"""What is in the package besides Python."""
+PACKAGE = ROOT / "src" / "tempering"
+OTHERS = sorted(path for path in PACKAGE.rglob("*.*") if path.is_file() and path.suffix not in (".py", ".pyc"))
+FILES = [path.relative_to(PACKAGE).as_posix() for path in OTHERS]
+"""What is in the package besides Python: data, the style of the report, the mark that it is typed."""
 
-# Of these only a part is installed everywhere that the core must run.
-NOT_CORE = (*EXTRAS, "filelock", "tyro", "diffrax", "jinja2", "pandas", "xarray", "h5py", "beartype")
+# Fits without a folder need no lock, and run where filelock is not installed.
+NOT_CORE = (*EXTRAS, "filelock", "diffrax", "pandas", "xarray", "h5py", "beartype")
 
 PROGRAM = f"""
 import sys
@@ -70,6 +72,10 @@ def installed(tmp_path_factory) -> Path:
     assert wheel.name == f"tempering-{tempering.__version__}-py3-none-any.whl"
     _pip("install", "--target", place / "site", wheel)
     return place / "site"
+
+
+def test_the_package_is_typed_and_has_data():
+    assert {"py.typed", "molecules/data/aldp.npz"} <= set(FILES)
 
 
 def test_the_core_alone_imports_and_fits(installed, tmp_path):
