@@ -43,15 +43,15 @@ def coverage(runs: list[dict]) -> dict:
 
 def again(folders: list[Path], num_rounds: int, num_draws: int) -> list[dict]:
     """Rows as those of `seeds.py`, one for every round of every finished run."""
+    import tempering as tp
     from tempering.lab.compilation import enable_compilation_cache
-    from tempering.lab.run import load_run
     from tempering.weights.pareto import log_z_with_tail
 
     enable_compilation_cache()
     rows = []
     for folder in folders:
         place = folder / "run"
-        known, sampler = json.loads((place / "result.json").read_text()), load_run(place)
+        known, sampler = json.loads((place / "result.json").read_text()), tp.load(place)
         for index in range(num_rounds):
             _, log_weights = sampler.sample_weighted(num_draws, seed=1_000 + index)
             log_z, error = log_z_with_tail(log_weights)

@@ -18,9 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from measure import finish, parser
 
-from tempering import resample
+import tempering as tp
 from tempering.lab.compilation import enable_compilation_cache
-from tempering.lab.run import load_run
 from tempering.runs.folder import RunFolder
 
 
@@ -33,7 +32,7 @@ def estimates(sampler, log_densities, num: int, seed: int, *, is_quasi_random: b
     log_density = np.asarray(log_densities(jnp.asarray(draws)), np.float64)
     table = np.concatenate([draws, -log_density[:, None]], axis=1, dtype=np.float64)
     if is_quasi_random:
-        picked = resample(draws, log_weights, num // 2, seed=seed)
+        picked = tp.resample(draws, log_weights, num // 2, seed=seed)
         points = np.concatenate([picked, -np.asarray(log_densities(jnp.asarray(picked)))[:, None]], axis=1)
     else:
         points = np.random.default_rng(seed).choice(table, size=num // 2, p=share)
@@ -49,7 +48,7 @@ def estimates(sampler, log_densities, num: int, seed: int, *, is_quasi_random: b
 
 def compare(folder: Path, num: int, num_rounds: int) -> dict:
     """Standard deviations over rounds of both kinds, and the ratio of variances; of means over all coordinates."""
-    sampler = load_run(folder)
+    sampler = tp.load(folder)
     log_densities = jax.jit(jax.vmap(sampler.target.log_density))
     kinds = {"independent": False, "quasi_random": True}
     rounds = {
@@ -72,7 +71,7 @@ def picture(folder: Path, num: int = 1_000) -> bytes:
     from tempering.lab.metrics import estimated_region_weights
     from tempering.plots.style import png_of, render
 
-    sampler = load_run(folder)
+    sampler = tp.load(folder)
     kinds = {"independent draws": sampler.sample(num, seed=0), "sample_even": sampler.sample_even(num, seed=0)}
     exact = num * np.asarray(sampler.target.region_weights())
 

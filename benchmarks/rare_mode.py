@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from measure import finish, parser
 
+import tempering as tp
 from tempering.lab.compilation import enable_compilation_cache
 from tempering.lab.metrics import population, population_of_two_stages
 from tempering.lab.metrics.populations import RARE_MODE
-from tempering.lab.run import load_run
 from tempering.molecules import phi_psi
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
@@ -108,7 +108,7 @@ def main() -> None:
     enable_compilation_cache()
     rows: list[dict] = []
     for folder in options.runs:
-        begun, sampler = time.perf_counter(), load_run(folder)
+        begun, sampler = time.perf_counter(), tp.load(folder)
         rounds: list[tuple] = []
         rows.append({})
         for index in range(options.rounds):

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+import tempering
 from support.commands import PTSD, as_users_run_it, command, process, refused
 from support.tiny import (
     PTSD_CHANGES,
 )
-from tempering.lab.presets import PRESETS
+from tempering.lab.presets import ABLATIONS, PRESETS
 from tempering.lab.run import target_of
 from tempering.methods.registry import METHODS, planned
 from tempering.runs.config import config_from_dict
@@ -21,13 +22,22 @@ def run_as_users_do():
         yield
 
 
-def test_list_shows_every_preset_with_its_cost():
-    code, out, _ = command("list")
-    assert code == 0
+def test_list_shows_every_preset_with_its_method_and_cost():
+    code, out, _ = command("list", "--all")
+    lines = out.splitlines()
+    assert code == 0 and max(map(len, lines)) <= 80
     for name, config in PRESETS.items():
-        (line,) = (line for line in out.splitlines() if line.startswith(f"│ {name} "))
+        (line,) = (line for line in lines if line.startswith(f"{name} "))
         cost = sum(planned(config, target_of(config).dim).values())
-        assert f" {cost:,} " in line and METHODS[config.method].title in line
+        assert line.endswith(f" {cost:,}") and f" {METHODS[config.method].title} " in line
+        assert config.description in " ".join(out.split())
+
+
+def test_list_shows_ablations_where_they_are_asked_for():
+    code, out, _ = command("list")
+    names = {line.split()[0] for line in out.splitlines() if line[:1].isalpha()}
+    assert code == 0 and names == PRESETS.keys() - ABLATIONS.keys() | {"name"}
+    assert f"--all` shows {len(ABLATIONS)} more" in out and "mog40-fd" in ABLATIONS
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -60,7 +70,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
 def test_a_bad_preset_or_setting_is_refused(tmp_path):
     out = ("--out", tmp_path / "run")
     line = refused("run", "mog41", *out)
-    assert "unknown preset 'mog41'" in line and all(name in line for name in PRESETS)
+    assert "unknown preset 'mog41' (did you mean mog40?)" in line and all(name in line for name in PRESETS)
     assert "unknown setting 'training.num_step'" in refused("run", PTSD, *out, "--set", "training.num_step=5")
     assert "num_steps = 'many' is not allowed" in refused("run", PTSD, *out, "--set", "training.num_steps=many")
     assert "must be name=value" in refused("run", PTSD, *out, "--set", "training.num_steps")
@@ -98,6 +108,36 @@ def test_a_folder_that_is_no_run_is_refused(what, tmp_path):
 def test_the_parser_refuses_what_it_cannot_read(arguments):
     line = refused(*arguments)
     assert "--help" in line and not set("│╭╰") & set(line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("lst",), "unknown command 'lst' (did you mean list?); `tempering --help`"),
+        (("walk",), "unknown command 'walk'; `tempering --help`"),
+        (("run", "mog40", "--sed", "3"), "unknown argument '--sed' (did you mean --seed?); `tempering run --help`"),
+        (("sample", "x", "--quasi_random=1"), "unknown argument '--quasi_random=1' (did you mean --quasi-random?)"),
+        (("--al", "list"), "unknown argument '--al' (did you mean --all?); `tempering list --help`"),
+        (("run", "mog40", "mw32"), "unknown argument 'mw32'; `tempering run --help`"),
+        (("evaluate",), "the following arguments are required: folder; `tempering evaluate --help`"),
+        (("run", "mog40", "--seed", "three"), "argument --seed: invalid int value: 'three'"),
+    ],
+)
+def test_the_parser_says_what_is_wrong_and_what_is_near(arguments, words):
+    assert words in refused(*arguments)
+
+
+def test_settings_may_be_given_together_and_apart():
+    changes = ("--set", "training.num_steps=7", "network.width=33", "--set", "initial.scale=2", "--set=seed=5")
+    code, out, _ = command("run", "mog40", "--dry-run", *changes)
+    config = json.loads(out)["config"]
+    settings = config["settings"]
+    assert code == 0 and (config["seed"], settings["initial"]["scale"]) == (5, 2.0)
+    assert (settings["training"]["num_steps"], settings["network"]["width"]) == (7, 33)
+
+
+def test_the_version_is_shown():
+    assert command("--version") == (0, f"tempering {tempering.__version__}\n", "")
 
 
 def test_help_is_shown_where_it_is_asked_for():

@@ -6,7 +6,6 @@ Whole runs that die, are refused room or lose a file are in `test_resume.py`; ki
 
 import contextlib
 import dataclasses
-import fcntl
 import importlib.util
 import json
 import os
@@ -173,7 +172,7 @@ def test_whole_files_of_another_version_are_refused_in_words(folder):
 
 
 def test_a_folder_is_one_processes_alone_until_it_dies(folder):
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    hold = "import filelock, sys; held = filelock.FileLock(sys.argv[1]); held.acquire(); print(1, flush=True); input()"
     other = subprocess.Popen(
         [sys.executable, "-c", hold, folder / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -202,8 +201,7 @@ def test_a_folder_that_was_filled_meanwhile_is_not_taken(tmp_path, monkeypatch):
     with pytest.raises(RunFolderError, match="is not empty"):
         RunFolder.create(path, CONFIG)
     assert (path / "config.json").read_text() == "of a process that came, ran and went"
-    with open(path / ".lock", "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # given back
+    lock(path).release()  # it was given back
 
 
 def test_halves_of_files_are_swept_away_and_nothing_else(folder):
@@ -222,14 +220,16 @@ def test_halves_of_files_are_swept_away_and_nothing_else(folder):
 # A folder that cannot be written. The tests may run as root, whom permissions do not bind: the answer is made up.
 
 
-@pytest.mark.parametrize(("number", "text"), [(13, "Permission denied"), (30, "Read-only file system")])
+@pytest.mark.parametrize(
+    ("number", "text"), [(13, "Permission denied"), (30, "Read-only file system"), (37, "No locks")]
+)
 def test_a_folder_that_may_not_be_written_is_told(folder, tmp_path, monkeypatch, number, text):
     def denied(*_, **__):
         raise OSError(number, text)
 
     before = files_of(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "open", denied, raising=False)
+        patch.setattr(run_folder.FileLock, "_acquire", denied)
         for use in (resume, evaluate_folder):
             with pytest.raises(RunFolderError, match=f"cannot write in .*{text}; choose a folder"):
                 use(folder)

@@ -1,6 +1,5 @@
 """The displays of progress: what they say, that they never disturb the computation, and that estimates are honest."""
 
-import dataclasses
 import io
 import math
 import re
@@ -9,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from tempering.runs.display import Pace, choose_display, duration_text, live_display, plain_lines, quiet
+from tempering.runs.display import _Live, choose_display, duration_text, plain_lines
 from tempering.types import Event
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
@@ -25,6 +24,12 @@ class _Clock:
         return self.now
 
 
+def _frame(text: str) -> str:
+    """The last frame that was drawn."""
+    title = re.findall(r"\S+   elapsed", _plain(text))[0]
+    return title + _plain(text).split(title)[-1]
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -32,14 +37,6 @@ class _Terminal(io.StringIO):
 
 def _event(stage: str = "refinement", level: int = 3, done: int = 40, total: int = 200, **more) -> Event:
     return Event(stage, level, more.pop("num_levels", 10), done, total, 120_000, more.pop("planned", 1_230_000), **more)
-
-
-def _follow(pace: Pace, clock: _Clock, stages: list[tuple[str, int, float]]) -> None:
-    """Each stage (name, level, seconds) as three events: at its start, halfway and at its end."""
-    for stage, level, seconds in stages:
-        for done in (0, 50, 100):
-            pace.observe(_event(stage, level, done, 100, num_levels=6))
-            clock.now += seconds / 2 if done < 100 else 0.0
 
 
 def _plain(text: str) -> str:
@@ -81,43 +78,58 @@ def test_a_stream_that_fails_does_not_stop_the_run(error, monkeypatch):
         def write(self, text):
             raise error
 
-    plain_lines(Broken())(_event())
+    for term in ("dumb", "xterm-256color"):
+        monkeypatch.setenv("TERM", term)
+        with choose_display(False, Broken()) as on_event:
+            on_event(_event())
+            time.sleep(0.4)  # longer than a frame, so that the display's own thread fails too
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> _Terminal:
+    """A stream that gets the live display."""
     monkeypatch.setenv("TERM", "xterm-256color")
-    with choose_display(False, Broken()) as on_event:
-        on_event(_event())
-        time.sleep(0.4)  # longer than a frame, so that the display's own thread fails too
+    monkeypatch.setenv("COLUMNS", "100")
+    return _Terminal()
 
 
-def test_the_live_display_shows_the_run():
-    console = Console(file=_Terminal(), force_terminal=True, width=100)
-    with live_display("[b]mog40", console) as on_event:
+def test_the_live_display_shows_the_run(terminal):
+    with choose_display(False, terminal, "[b]mog40") as on_event:
         on_event(_event("guided sampling", temperature=12.5, ess_fraction=0.431))
         on_event(_event("training", done=7, loss=0.25))
-    text = console.file.getvalue()
-    shown = _plain(text)
-    for words in ("[b]mog40", "level 4 of 10", "T = 12.5", "120,000 of 1,230,000", "training", "7 of 200", "left –"):
+    text = terminal.getvalue()
+    shown = _frame(text)
+    for words in (
+        "[b]mog40",
+        "level 4 of 10",
+        "T = 12.5",
+        "120,000 of 1,230,000",
+        "training",
+        "7 of 200",
+        "elapsed 0.",
+    ):
         assert words in shown
-    # Readings of the level stay while it lasts; what nobody told is a dash.
+    assert shown.count("left –") == 2, "of the run and of the stage"
+    # Readings of the level stay while it lasts; one that nobody gave is a dash.
     assert "ESS 0.431   acceptance –   loss 0.2500" in shown
     assert text.count(HIDE_CURSOR) == 1 and text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
 
 
-def test_the_live_display_forgets_the_readings_of_another_level():
-    console = Console(file=_Terminal(), force_terminal=True, width=100)
-    with live_display("run", console) as on_event:
+def test_the_live_display_forgets_the_readings_of_another_level(terminal):
+    with choose_display(False, terminal) as on_event:
         on_event(_event(level=3, ess_fraction=0.431))
         on_event(_event(level=4))
-    assert "ESS –" in _plain(console.file.getvalue()) and "0.431" not in _plain(console.file.getvalue())
+    assert "ESS 0.431" in _plain(terminal.getvalue())
+    assert "ESS –" in _frame(terminal.getvalue()) and "0.431" not in _frame(terminal.getvalue())
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_the_cursor_comes_back_when_the_run_fails(error):
-    console = Console(file=_Terminal(), force_terminal=True, width=100)
+def test_the_cursor_comes_back_when_the_run_fails(error, terminal):
     with pytest.raises(error):
-        with live_display("run", console) as on_event:
+        with choose_display(False, terminal) as on_event:
             on_event(_event())
             raise error
-    text = console.file.getvalue()
+    text = terminal.getvalue()
     assert HIDE_CURSOR in text and text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
 
 
@@ -129,12 +141,12 @@ def test_the_cursor_comes_back_when_the_run_fails(error):
         _event(level=12, loss=math.nan, ess_fraction=math.inf),
     ],
 )
-def test_strange_events_are_shown_too(event):
-    console = Console(file=_Terminal(), force_terminal=True, width=60)
-    with live_display("run", console) as on_event:
+def test_strange_events_are_shown_too(event, terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    with choose_display(False, terminal) as on_event:
         on_event(event)
-    assert "no display" not in _plain(console.file.getvalue())
-    assert event.stage in _plain(console.file.getvalue())
+        on_event(event)
+    assert event.stage in _plain(terminal.getvalue()) and f"{event.done:,} of" in _plain(terminal.getvalue())
     stream = io.StringIO()
     plain_lines(stream)(event)
     assert stream.getvalue().count("\n") == 1
@@ -143,7 +155,7 @@ def test_strange_events_are_shown_too(event):
 def test_the_display_suits_the_stream(monkeypatch):
     with choose_display(True, stream := _Terminal()) as on_event:
         on_event(_event())
-    assert stream.getvalue() == "" and quiet(_event()) is None
+    assert stream.getvalue() == ""
 
     with choose_display(False, stream := io.StringIO()) as on_event:
         on_event(_event())
@@ -165,41 +177,33 @@ def test_the_display_suits_the_stream(monkeypatch):
         on_event(_event())
 
 
-def test_no_estimate_before_there_is_ground_for_one():
+def test_time_left_is_shown_where_there_is_ground_for_it():
     clock = _Clock()
-    pace = Pace(clock)
-    assert pace.stage_left() is None and pace.run_left() is None
-    pace.observe(_event(done=0, total=100))
-    clock.now += 30.0  # compiling
-    assert pace.stage_left() is None
-    pace.observe(_event(done=25, total=100))
-    clock.now += 10.0
-    pace.observe(_event(done=50, total=100))
-    assert pace.elapsed() == pytest.approx(40.0)
-    assert pace.stage_left() == pytest.approx(40.0)
-    clock.now += 15.0
-    assert pace.stage_left() == pytest.approx(25.0)
-    clock.now += 50.0
-    assert pace.stage_left() is None  # the estimate has run out
-    assert pace.run_left() is None
+    display = _Live("run", Console(file=io.StringIO(), get_time=clock))
 
+    def left(seconds: float, *events: Event) -> list[str]:
+        """The time left of the run and of the stage, after these events and so many seconds after each."""
+        for event in events:
+            display.observe(event)
+            clock.now += seconds
+        stream = io.StringIO()
+        Console(file=stream, width=100).print(display.get_renderable())
+        return re.findall(r"left (–|~[\d.]+ s)", stream.getvalue())
 
-def test_the_rest_of_the_run_is_known_after_a_whole_level_of_the_same_stages():
-    clock = _Clock()
-    pace = Pace(clock)
-    _follow(pace, clock, [("initial PT", 0, 7.0), ("training", 1, 50.0)])
-    assert pace.run_left() is None
-    _follow(pace, clock, [("guided sampling", 2, 4.0)])
-    assert pace.run_left() is None  # level 1 did not sample, so it says nothing of the levels to come
-    _follow(pace, clock, [("training", 2, 16.0), ("guided sampling", 3, 4.0)])
-    # Level 2 took 20 s; 4 s of level 3 are over, levels 4 and 5 are to come.
-    assert pace.run_left() == pytest.approx(16.0 + 2 * 20.0)
-    _follow(pace, clock, [("training", 3, 6.0), ("guided sampling", 4, 4.0)])
-    assert pace.run_left() == pytest.approx(6.0 + 10.0)
-    _follow(pace, clock, [("training", 4, 6.0), ("guided sampling", 5, 4.0), ("training", 5, 6.0)])
-    assert pace.run_left() is None
-    _follow(pace, clock, [("final weights", 5, 3.0)])
-    assert pace.run_left() is None
+    def stage(name: str, level: int, done: int) -> Event:
+        return _event(name, level, done, 100, num_levels=6)
+
+    assert left(30.0, stage("initial PT", 0, 0)) == ["–", "–"]
+    # Compiling is not taken for work, and one step is no rate.
+    assert left(10.0, stage("initial PT", 0, 25)) == ["–", "–"]
+    assert left(0.0, stage("initial PT", 0, 50)) == ["–", "~20.0 s"]
+    # A whole level must lie behind; the levels to come are taken to last as long. Another stage has another rate.
+    assert left(4.0, stage("training", 2, 0), stage("training", 2, 40)) == ["–", "–"]
+    assert left(0.0, stage("sampling", 3, 0)) == ["~24.0 s", "–"]
+    assert left(1.0, *(stage("training", 3, done) for done in (10, 30, 50))) == ["~21.0 s", "~3.0 s"]
+    # One that begins anew is a new one.
+    assert left(20.0, stage("training", 3, 5)) == ["~1.0 s", "–"]
+    assert left(20.0, stage("training", 3, 6)) == ["–", "–"], "the estimate has run out"
 
 
 @pytest.mark.parametrize(
@@ -215,10 +219,3 @@ def test_the_rest_of_the_run_is_known_after_a_whole_level_of_the_same_stages():
 )
 def test_durations_are_said_as_people_say_them(seconds, text):
     assert duration_text(seconds) == text
-
-
-def test_an_event_is_not_changed():
-    event = _event(temperature=2.0)
-    before = dataclasses.asdict(event)
-    Pace().observe(event)
-    assert dataclasses.asdict(event) == before

@@ -3,18 +3,16 @@
 Refusals exit with code 2 and one line; an interrupted run says how to resume.
 """
 
-import contextlib
+import argparse
 import dataclasses
+import difflib
 import functools
-import io
-import itertools
 import json
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
-
-import tyro
+from typing import Any, NoReturn
 
 import tempering
 from tempering.errors import RunFolderError, SettingsError, TemperingError
@@ -23,48 +21,35 @@ from tempering.settings import require_count
 
 __all__ = ["main"]
 
+_COLUMNS = 80
 
-def _list() -> None:
-    """Show the presets with what each will cost."""
-    from rich.console import Console
-    from rich.table import Table
 
-    from tempering.lab.presets import PRESETS
+def _list(all: bool) -> None:
+    """Show the presets with the method that fits each and what it will cost."""
+    from tempering.lab.presets import ABLATIONS, PRESETS
     from tempering.lab.run import target_of
     from tempering.methods.registry import METHODS, planned
 
-    table = Table(title="Presets")
-    for title in ("name", "method", "target", "evaluations", "what it is"):
-        # Only the description may be folded: a name cut short cannot be typed.
-        table.add_column(title, justify="right" if title == "evaluations" else "left", no_wrap=title != "what it is")
-    for name, config in PRESETS.items():
+    shown = {name: config for name, config in PRESETS.items() if all or name not in ABLATIONS}
+    rows = [("name", "method", "target", "evaluations")]
+    for name, config in shown.items():
         target = target_of(config)
         cost = sum(planned(config, target.dim).values())
-        where = f"{config.target.name} ({target.dim}-D)"
-        table.add_row(name, METHODS[config.method].title, where, f"{cost:,}", config.description)
-    Console().print(table)
+        rows.append((name, METHODS[config.method].title, f"{config.target.name} ({target.dim}-D)", f"{cost:,}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    about = ["", *(config.description for config in shown.values())]
+    for (name, method, target, cost), words in zip(rows, about, strict=True):
+        print(f"{name:<{widths[0]}}  {method:<{widths[1]}}  {target:<{widths[2]}}  {cost:>{widths[3]}}")
+        if words:
+            print(textwrap.fill(words, _COLUMNS, initial_indent="    ", subsequent_indent="    "))
+    if not all:
+        print(f"\n`tempering list --all` shows {len(ABLATIONS)} more: presets with one piece taken away or replaced.")
 
 
 def _run(
-    preset: str,
-    out: Path | None = None,
-    seed: int | None = None,
-    budget: int | None = None,
-    set: tuple[str, ...] = (),
-    dry_run: bool = False,
-    quiet: bool = False,
+    preset: str, out: Path | None, seed: int | None, budget: int | None, set: list[str], dry_run: bool, quiet: bool
 ) -> None:
-    """Fit a preset, judge it and write its report.
-
-    Args:
-        preset: a name of `tempering list`.
-        out: a new folder for the run; needed unless --dry-run.
-        seed: everything random follows from it.
-        budget: the most evaluations to spend.
-        set: changes of single settings, such as training.num_steps=500; may hold several.
-        dry_run: print the expanded configuration and the planned evaluations, and stop.
-        quiet: show nothing but the result.
-    """
+    """Fit a preset, judge it and write its report."""
     from tempering.lab.presets import preset as preset_of
     from tempering.lab.run import run, target_of
     from tempering.methods.registry import check_budget, planned
@@ -94,13 +79,8 @@ def _run(
     _finish(out, result)
 
 
-def _resume(folder: Path, quiet: bool = False) -> None:
-    """Go on with a run that was stopped.
-
-    Args:
-        folder: the run's folder.
-        quiet: show nothing but the result.
-    """
+def _resume(folder: Path, quiet: bool) -> None:
+    """Go on with a run that was stopped."""
     from tempering.lab.run import resume
     from tempering.runs.display import choose_display
 
@@ -113,26 +93,8 @@ def _resume(folder: Path, quiet: bool = False) -> None:
     _finish(folder, result)
 
 
-def _sample(
-    folder: Path,
-    num: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 10_000,
-    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("draws.npz"),
-    seed: int = 0,
-    weighted: bool = False,
-    quasi_random: bool = False,
-    even: bool = False,
-) -> None:
-    """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF).
-
-    Args:
-        folder: a run's folder, or one that `sampler.save` wrote.
-        num: how many draws.
-        out: the file to write, in the format of its suffix; it must not exist.
-        seed: the same seed gives the same draws.
-        weighted: add log weights that make expectations exact; costs one evaluation a draw.
-        quasi_random: weighted draws that cover the target evenly: in few dimensions means over all may be much closer.
-        even: equally weighted points made of such draws instead; costs two evaluations a point.
-    """
+def _sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_random: bool, even: bool) -> None:
+    """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF)."""
     from tempering.runs.exports import check_place
 
     require_count("-n", num)
@@ -142,17 +104,8 @@ def _sample(
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
 
 
-def _evaluate(
-    folder: Path, num_samples: int | None = None, num_transport: int | None = None, quiet: bool = False
-) -> None:
-    """Judge a trained sampler again, for example with more samples in the transport distances.
-
-    Args:
-        folder: the run's folder.
-        num_samples: draws compared with as many exact ones.
-        num_transport: of these, how many enter the exact optimal transport.
-        quiet: show nothing but the result.
-    """
+def _evaluate(folder: Path, num_samples: int | None, num_transport: int | None, quiet: bool) -> None:
+    """Judge a trained sampler again, for example with more samples in the transport distances."""
     from tempering.lab.run import evaluate_folder
     from tempering.runs.display import choose_display
     from tempering.runs.folder import RunFolder
@@ -166,11 +119,7 @@ def _evaluate(
 
 
 def _report(folder: Path) -> None:
-    """Write the figures and the HTML page of a run's folder.
-
-    Args:
-        folder: the run's folder.
-    """
+    """Write the figures and the HTML page of a run's folder."""
     from tempering.lab.report import make_report
 
     print(f"report  {make_report(folder)}")
@@ -178,27 +127,17 @@ def _report(folder: Path) -> None:
 
 def _reference(
     name: str,
-    num: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"])] = 10_000,
-    out: Path | None = None,
-    seed: int | None = None,
-    chains: int | None = None,
-    steps: int | None = None,
-    force: bool = False,
-    quiet: bool = False,
+    num: int,
+    out: Path | None,
+    seed: int | None,
+    chains: int | None,
+    steps: int | None,
+    force: bool,
+    quiet: bool,
 ) -> int:
     """Make reference samples of particles or a molecule by long parallel tempering, with evidence that it converged.
 
     A set that was made before is found again. The exit code is 1 if the evidence is not good enough.
-
-    Args:
-        name: dw4, lj13, lj55, aldp, or any other preset of `tempering list` that is about particles.
-        num: how many samples.
-        out: a folder for reference.npz and reference.json; the cache if not given.
-        seed: everything random follows from it; 0 if not given.
-        chains: independent ladders of chains.
-        steps: HMC steps of every chain, the first quarter of which is thrown away.
-        force: make it anew, whatever lies in the folder.
-        quiet: show nothing but the result.
     """
     from tempering.lab.reference import cached_reference
     from tempering.lab.reference_evidence import evidence_lines
@@ -231,75 +170,117 @@ def _say_how_to_resume(folder: Path) -> None:
         print(f"\nstopped; `tempering resume {folder}` goes on from the last finished part", file=sys.stderr)
 
 
-def _join_repeated(arguments: list[str], option: str) -> list[str]:
-    """`--set a=1 --set b=2` as `--set a=1 b=2`: otherwise the last one would silently win."""
-    values: list[str] = []
-    rest: list[str] = []
-    index = 0
-    while index < len(arguments):
-        if arguments[index] == option:
-            index += 1
-            while index < len(arguments) and not arguments[index].startswith("-"):
-                values.append(arguments[index])
-                index += 1
-        elif arguments[index].startswith(option + "="):
-            values.append(arguments[index].removeprefix(option + "="))
-            index += 1
-        else:
-            rest.append(arguments[index])
-            index += 1
-    return [*rest, option, *values] if values else rest
+def _option(*names: str, **how: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, how
 
 
-def _parsed(commands: dict[str, Callable], arguments: list[str]) -> Callable[[], int | None]:
+_flag = functools.partial(_option, action="store_true")
+_path = functools.partial(_option, type=Path)
+_whole = functools.partial(_option, type=int, metavar="N")
+_FOLDER, _QUIET = _path("folder", help="the run's folder"), _flag("--quiet", help="show nothing but the result")
+
+_OPTIONS: dict[Callable[..., int | None], tuple] = {
+    _list: (_flag("--all", help="the ablations as well"),),
+    _run: (
+        _option("preset", help="a name of `tempering list`"),
+        _path("--out", help="a new folder for the run; needed unless --dry-run"),
+        _whole("--seed", help="everything random follows from it"),
+        _whole("--budget", help="the most evaluations to spend"),
+        _option(
+            "--set",
+            action="extend",
+            nargs="+",
+            default=[],
+            metavar="NAME=VALUE",
+            help="change single settings, such as training.num_steps=500; takes several, and may be repeated",
+        ),
+        _flag("--dry-run", help="print the expanded configuration and the planned evaluations, and stop"),
+        _QUIET,
+    ),
+    _resume: (_FOLDER, _QUIET),
+    _sample: (
+        _path("folder", help="a run's folder, or one that `sampler.save` wrote"),
+        _whole("-n", "--num", default=10_000, help="how many draws (default: 10,000)"),
+        _path(
+            "-o",
+            "--out",
+            default=Path("draws.npz"),
+            help="the file to write, in the format of its suffix; it must not exist (default: draws.npz)",
+        ),
+        _whole("--seed", default=0, help="the same seed gives the same draws (default: 0)"),
+        _flag("--weighted", help="add log weights that make expectations exact; costs one evaluation per draw"),
+        _flag("--quasi-random", help="weighted draws that cover the target evenly: means may be much closer"),
+        _flag("--even", help="equally weighted points made of such draws instead; costs two evaluations per point"),
+    ),
+    _evaluate: (
+        _FOLDER,
+        _whole("--num-samples", help="draws compared with as many exact ones"),
+        _whole("--num-transport", help="of these, how many enter the exact optimal transport"),
+        _QUIET,
+    ),
+    _report: (_FOLDER,),
+    _reference: (
+        _option("name", help="dw4, lj13, lj55, aldp, or any other preset that is about particles"),
+        _whole("-n", "--n", dest="num", default=10_000, help="how many samples (default: 10,000)"),
+        _path("--out", help="a folder for reference.npz and reference.json; the cache if not given"),
+        _whole("--seed", help="everything random follows from it (default: 0)"),
+        _whole("--chains", help="independent ladders of chains"),
+        _whole("--steps", help="HMC steps of every chain, the first quarter of which is thrown away"),
+        _flag("--force", help="make it anew, whatever lies in the folder"),
+        _QUIET,
+    ),
+}
+"""What each command takes; its name is that of its function."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line, as everything else here does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(f"{message}; `{self.prog} --help` shows what is allowed")
+
+
+def _parsed(arguments: list[str]) -> Callable[[], int | None]:
     """The command with its arguments, not yet carried out.
 
     Raises:
-        SettingsError: in one line, in place of the parser's box.
+        SettingsError: for what cannot be read, with the nearest name where one is close.
     """
-    later = {name: functools.wraps(command)(functools.partial(_later, command)) for name, command in commands.items()}
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.extras.subcommand_cli_from_dict(
-                later,
-                prog="tempering",
-                description="Turn an unnormalised density into a sampler: progressive tempering with diffusion.",
-                args=arguments,
-                config=(tyro.conf.PositionalRequiredArgs, tyro.conf.FlagCreatePairsOff),
-            )
-    except SystemExit as stop:
-        if not stop.code:  # help was asked for
-            raise
-        raise SettingsError(_first_part(said.getvalue())) from None
+    parser = _Parser(
+        prog="tempering",
+        description="Turn an unnormalised density into a sampler: progressive tempering with diffusion.",
+        allow_abbrev=False,
+    )
+    version = f"tempering {tempering.__version__}"
+    parser.add_argument("--version", action="version", version=version, help="show the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    allowed: dict[str, list[str]] = {}
+    for function, options in _OPTIONS.items():
+        name, about = function.__name__.removeprefix("_"), function.__doc__ or ""
+        command = commands.add_parser(name, help=about.split("\n")[0], description=about, allow_abbrev=False)
+        command.set_defaults(command=function)
+        allowed[name] = [word for names, how in options for word in command.add_argument(*names, **how).option_strings]
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in allowed:
+        parser.error(f"unknown command {arguments[0]!r}{_nearest(arguments[0], allowed)}")
+    given, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        name = given.command.__name__.removeprefix("_")
+        parser.prog = f"tempering {name}"
+        parser.error(f"unknown argument {unknown[0]!r}{_nearest(unknown[0].split('=')[0], allowed[name])}")
+    named = vars(given)
+    return functools.partial(named.pop("command"), **named)
 
 
-def _later(command: Callable, *arguments, **named) -> Callable[[], int | None]:
-    return functools.partial(command, *arguments, **named)
-
-
-def _first_part(box: str) -> str:
-    """What the parser complains of, without the frame, the options it guesses at and the advice."""
-    lines = [line.strip("│╭╮╰╯ \t") for line in box.splitlines()]
-    kept = list(itertools.takewhile(lambda line: not line.startswith(("──", "Got errors")), lines[1:]))
-    text = " ".join(line for line in kept if line) or "the command line cannot be read"
-    return f"{text.rstrip('.')}; `tempering --help` and `tempering COMMAND --help` show what is allowed"
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """`(did you mean …?)`, or nothing where no known word is like it."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 where a reference did not converge, 2 for a refusal, 130 if interrupted."""
-    commands = {
-        "list": _list,
-        "run": _run,
-        "resume": _resume,
-        "sample": _sample,
-        "evaluate": _evaluate,
-        "report": _report,
-        "reference": _reference,
-    }
-    given = _join_repeated(sys.argv[1:] if arguments is None else list(arguments), "--set")
     try:
-        command = _parsed(commands, given)
+        command = _parsed(sys.argv[1:] if arguments is None else list(arguments))
         enable_compilation_cache()
         code = command()
         sys.stdout.flush()  # here, where a full disk behind it can still be told

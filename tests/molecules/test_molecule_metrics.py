@@ -15,11 +15,10 @@ from tempering.lab.metrics.populations import rare_mode
 from tempering.lab.report.molecule_figures import (
     bonds_figure,
     dihedrals_figure,
-    molecule_energies_figure,
     ramachandran_figure,
     rare_mode_figure,
 )
-from tempering.lab.report.molecule_report import MOLECULE_CAPTIONS, MOLECULE_FIGURES, molecule_of
+from tempering.lab.report.molecule_report import MOLECULE_FIGURES, molecule_of
 from tempering.molecules import MoleculeTarget, backbone_angles
 from tempering.molecules.system.record import MoleculeRecord
 from tempering.plots.contents import RunContents
@@ -166,12 +165,10 @@ def test_every_figure_is_drawn():
         "none": rare_mode(phi[phi < 0]),
         "reference": rare_mode(phi.reshape((3, -1))),
     }
-    energies = np.append(np.random.default_rng(5).gamma(20.0, size=len(DRAWS) - 1), np.inf)
     figures = [
         ramachandran_figure(ALDP, lost, REFERENCE),
         dihedrals_figure(ALDP, lost),
         dihedrals_figure(ALDP, DRAWS, REFERENCE, log_weights=log_weights),
-        molecule_energies_figure(energies, energies[:-1] + 1.0, log_weights=log_weights),
         rare_mode_figure(populations, 300.0),
         bonds_figure(ALDP, lost, REFERENCE, log_weights=log_weights),
     ]
@@ -193,7 +190,6 @@ def _likeliest_phi(axes) -> float:
 
 def test_a_report_has_the_figures_of_a_molecule():
     whole = _contents(draws=DRAWS * MIRROR, reference=REFERENCE)
-    assert set(MOLECULE_FIGURES) == set(MOLECULE_CAPTIONS)
     made = {name: figure(whole) for name, figure in MOLECULE_FIGURES.items()}
     assert all(picture is not None for picture in made.values())
     # The target does not tell the hands apart, and neither does the picture; the figure alone does.

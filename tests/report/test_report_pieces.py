@@ -1,14 +1,15 @@
 """The pieces of the report, each with what it may lack: contents of a folder, figures, rows of text."""
 
-import io
+import base64
 import shutil
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from tempering.lab.report import FIGURES, quality_lines, quality_table
+from tempering.lab.report import FIGURES, quality_lines
 from tempering.lab.report.contents import read_contents
+from tempering.lab.report.make import PARTICLE_FIGURES
+from tempering.lab.report.molecule_report import MOLECULE_FIGURES
 from tempering.lab.report.page import page
 from tempering.lab.report.sample_figures import _share_outside
 from tempering.lab.report.tables import cost_rows, ledger_rows, number_text, quality_rows
@@ -16,6 +17,7 @@ from tempering.plots.contents import LevelSamples, RunContents
 from tempering.plots.style import label_ends, png_of, render, window
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_arrays, read_json, write_arrays
+from tempering.transforms.centred import Centred
 
 PNG = b"\x89PNG"
 
@@ -66,6 +68,16 @@ def test_nothing_to_show_gives_no_figure_and_still_a_page():
     assert "<h1>run</h1>" in page(_contents(), {})
 
 
+@pytest.mark.parametrize("geometry", [None, Centred(4, 2)])
+def test_every_figure_has_its_place_on_the_page(geometry):
+    contents = _contents(geometry=geometry)
+    names = MOLECULE_FIGURES | (FIGURES if geometry is None else PARTICLE_FIGURES)
+    for name in names:
+        text = page(contents, {name: PNG + name.encode()})
+        assert text.count(base64.b64encode(PNG + name.encode()).decode()) == 1 and text.count("<figcaption>") == 1
+    assert "<figure>" not in page(contents, {"mine": PNG})
+
+
 @pytest.mark.parametrize("name", ["draws", "draws_log_density", "reference", "reference_log_density", "grid_y"])
 def test_a_missing_array_costs_only_what_needs_it(plane_run, name):
     whole = read_contents(plane_run)
@@ -85,7 +97,7 @@ def test_a_missing_entry_of_the_result_is_left_out(plane_run, entry):
     result = {name: value for name, value in whole.result.items() if name != entry}
     text = page(_contents(result=result, levels=whole.levels), {})
     assert "<h1>mog40</h1>" in text and "None" not in text
-    assert quality_lines(result) and quality_table(result)
+    assert quality_lines(result)
 
 
 def test_the_verdict_is_on_the_page_and_doubts_are_marked():
@@ -181,15 +193,6 @@ def test_plain_lines_of_quality_are_aligned_and_complete(plane_run):
     rest = "\n".join(lines[len(result["metrics"]) :])
     for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2", "warning: ESS at level 6"):
         assert words in rest
-
-
-def test_the_rich_table_shows_markup_as_text(plane_run):
-    result = {**read_json(plane_run / "result.json"), "name": "[red]x[/red]", "warnings": ["[bold]look"]}
-    result["metrics"]["[blink]"] = {"value": 1.0}
-    stream = io.StringIO()
-    Console(file=stream, width=100).print(quality_table(result))
-    for words in ("[red]x[/red]", "[bold]look", "[blink]", "1.39×", "0.6 standard errors"):
-        assert words in stream.getvalue()
 
 
 def test_the_ledger_adds_up_what_fitting_paid_for():

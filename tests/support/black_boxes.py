@@ -1,11 +1,10 @@
 """Callables that a worker process can import, and one that counts what it receives."""
 
 import os
-import time
 
 import numpy as np
 
-__all__ = ["CENTRE", "Counted", "dying", "gaussian", "gaussian_gradient", "picky", "unsendable", "whose"]
+__all__ = ["CENTRE", "Counted", "dying", "gaussian", "gaussian_gradient", "leaving", "picky", "unsendable", "whose"]
 
 CENTRE = np.asarray([1.0, -2.0])
 WIDTH = np.asarray([0.5, 2.0])
@@ -62,7 +61,11 @@ def dying(x: np.ndarray) -> float:
     os._exit(7)
 
 
+def leaving(x: np.ndarray) -> float:
+    """Asks its interpreter to end."""
+    raise SystemExit(3)
+
+
 def whose(x: np.ndarray) -> float:
-    """The process that works; slow enough that every worker gets a share."""
-    time.sleep(0.02)
+    """The process that works."""
     return float(os.getpid())

@@ -4,9 +4,18 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["eager_imports", "imported_modules", "module_name", "numerics_inside", "pickle_use", "upward_imports"]
+__all__ = [
+    "eager_imports",
+    "imported_modules",
+    "module_name",
+    "numerics_inside",
+    "pickle_use",
+    "unix_only",
+    "upward_imports",
+]
 
 _PICKLERS = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+_UNIX = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 _NUMERICS = ("jax.numpy", "jax.lax", "jax.nn", "jax.scipy", "numpy", "scipy")
 
 
@@ -52,6 +61,15 @@ def pickle_use(tree: ast.Module, module: str) -> list[str]:
             if not (isinstance(node.value, ast.Constant) and node.value.value is False):
                 complaints.append(f"{module}:{node.value.lineno} passes allow_pickle: a file could run code")
     return complaints
+
+
+def unix_only(tree: ast.Module, module: str) -> list[str]:
+    """Imports of modules of the standard library that Windows does not have."""
+    return [
+        f"{module}:{line} imports {name}, which Windows does not have"
+        for name, line in imported_modules(ast.walk(tree), module)
+        if name.split(".")[0] in _UNIX
+    ]
 
 
 def eager_imports(tree: ast.Module, module: str, lazy: tuple[str, ...]) -> list[str]:

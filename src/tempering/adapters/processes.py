@@ -1,15 +1,17 @@
 """Worker processes that evaluate a Python callable on rows of points. Consumes arrays, produces what it returned.
 
-Processes are spawned, never forked: JAX holds threads, and a fork copies locks that nobody will release. Each worker
-ends when its pipe does, so that none outlives this process, however that ends.
+Processes are spawned, never forked: JAX holds threads, and a fork copies locks that nobody will release. No worker
+outlives this process, however that ends.
 """
 
 import multiprocessing
+import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable
-from multiprocessing.connection import wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -17,17 +19,22 @@ import numpy as np
 
 from tempering.errors import DensityError
 
-__all__ = ["WorkerTraceback", "Workers"]
+__all__ = ["Workers"]
 
 _CHUNKS_PER_WORKER = 4
 """Points are dealt in more pieces than there are workers: one slow piece must not keep the others waiting."""
 
 
-class WorkerTraceback(Exception):
-    """The traceback of a worker, as text: the cause of the exception that is raised here."""
+class _Context(SpawnContext):
+    """Remembers the processes: a pool has no public way to end busy ones, nor to say how one ended."""
 
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+    def __init__(self):
+        super().__init__()
+        self.processes: list[Any] = []
+
+    def Process(self, *args: Any, **named: Any) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.processes.append(super().Process(*args, **named))
+        return self.processes[-1]
 
 
 class Workers:
@@ -42,96 +49,58 @@ class Workers:
             _refuse_unsendable(function)
         self._functions, self._num, self._is_batched = functions, num, is_batched
         self._lock = threading.Lock()
-        self._processes: list[Any] = []
-        self._connections: list[Any] = []
+        self._pool: ProcessPoolExecutor | None = None
+        self._context = _Context()
 
     def map(self, which: int, points: np.ndarray) -> list[Any]:
-        """What functions[which] returned for all points: an answer a point, or, batched, (size, answer) a piece.
+        """What functions[which] returned for all points: one answer per point, or, batched, (size, answer) per piece.
 
         Raises:
             Exception: what the function raised, as it was, with the worker's traceback for its cause.
             RuntimeError: if a worker ended.
         """
+        pieces = np.array_split(points, max(1, min(len(points), _CHUNKS_PER_WORKER * self._num)))
         with self._lock:
             try:
-                return self._map(which, points)
+                answers = self._answers(which, pieces)
+            except BrokenProcessPool:
+                codes = self._stop()
+                # The pool ends the others itself when one is lost.
+                code = next((code for code in codes if code != -signal.SIGTERM), -signal.SIGTERM)
+                raise RuntimeError(
+                    f"a worker process ended with exit code {code} before it answered; a script that uses "
+                    "num_processes must do its work under `if __name__ == '__main__':`, as each worker imports it "
+                    "once more"
+                ) from None
             except BaseException:
-                # Some workers may still be busy with this batch: their answers must not be taken for the next one's.
-                self._stop()
+                self._stop()  # the others may be busy for long with a batch that nobody waits for
                 raise
+        if self._is_batched:
+            return [(len(piece), answer) for piece, answer in zip(pieces, answers, strict=True)]
+        return [answer for piece in answers for answer in piece]
 
     def close(self) -> None:
         """End the processes; a later `map` starts new ones."""
         with self._lock:
             self._stop()
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Of the processes that run now."""
-        return tuple(process.pid for process in self._processes)
+    def _answers(self, which: int, pieces: list[np.ndarray]) -> list[Any]:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._num, self._context, _begin, (self._functions, self._is_batched))
+        futures = [self._pool.submit(_evaluate, which, piece) for piece in pieces]
+        for future in as_completed(futures):
+            future.result()  # raises as soon as one has failed
+        return [future.result() for future in futures]
 
-    def _map(self, which: int, points: np.ndarray) -> list[Any]:
-        if not self._processes:
-            self._start()
-        pieces = np.array_split(points, min(len(points), _CHUNKS_PER_WORKER * self._num))
-        answers: list[Any] = [None] * len(pieces)
-        todo = iter(enumerate(pieces))
-        busy: dict[Any, int] = {}
-
-        def deal(connection: Any) -> None:
-            following = next(todo, None)
-            if following is not None:
-                busy[connection] = following[0]
-                try:
-                    connection.send((which, following[1]))
-                except BrokenPipeError:
-                    raise self._lost(connection) from None
-
-        for connection in self._connections:
-            deal(connection)
-        while busy:
-            for connection in wait(list(busy)):
-                answers[busy.pop(connection)] = self._receive(connection)
-                deal(connection)
-        if self._is_batched:
-            return [(len(piece), answer) for piece, answer in zip(pieces, answers, strict=True)]
-        return [answer for piece in answers for answer in piece]
-
-    def _receive(self, connection: Any) -> Any:
-        try:
-            is_good, answer, text = connection.recv()
-        except (EOFError, ConnectionResetError):
-            raise self._lost(connection) from None
-        if not is_good:
-            answer.__cause__ = WorkerTraceback(text)
-            raise answer
-        return answer
-
-    def _lost(self, connection: Any) -> RuntimeError:
-        process = self._processes[self._connections.index(connection)]
-        process.join(5.0)
-        return RuntimeError(
-            f"a worker process ended with exit code {process.exitcode} before it answered; a script that uses "
-            "num_processes must do its work under `if __name__ == '__main__':`, as each worker imports it once more"
-        )
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        for _ in range(self._num):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, self._functions, self._is_batched), daemon=True)
-            process.start()
-            theirs.close()  # so that the end of a worker is the end of its pipe
-            self._processes.append(process)
-            self._connections.append(ours)
-
-    def _stop(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        for process in self._processes:
+    def _stop(self) -> list[int]:
+        """End the processes, busy or not; returns their exit codes."""
+        processes, self._context.processes = self._context.processes, []
+        for process in processes:
             process.terminate()
-            process.join()
-        self._processes, self._connections = [], []
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._pool = None
+        return [process.exitcode for process in processes]
 
 
 def _refuse_unsendable(function: Callable[..., Any]) -> None:
@@ -145,32 +114,40 @@ def _refuse_unsendable(function: Callable[..., Any]) -> None:
         ) from error
 
 
-def _serve(connection: Any, functions: tuple[Callable[..., Any], ...], is_batched: bool) -> None:
-    """The life of a worker: answer until the pipe ends."""
+_held: tuple[tuple[Callable[..., Any], ...], bool]
+"""In a worker: the functions, and whether they take many points at once."""
+
+
+def _begin(functions: tuple[Callable[..., Any], ...], is_batched: bool) -> None:
+    """The start of a worker."""
+    global _held
+    _held = functions, is_batched
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent ends the others
-    while True:
-        try:
-            which, points = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            function = functions[which]
-            answer = function(points) if is_batched else [function(point) for point in points]
-            message = ForkingPickler.dumps((True, answer, ""))
-        except Exception as error:
-            message = ForkingPickler.dumps((False, _sendable(error), traceback.format_exc()))
-        try:
-            connection.send_bytes(message)
-        except OSError:
-            return
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _sendable(error: Exception) -> Exception:
-    """The exception itself, or one that says as much where it does not survive the journey."""
+def _end_with_parent() -> None:
+    """A pool's workers wait for ever where their parent was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _evaluate(which: int, points: np.ndarray) -> Any:
+    functions, is_batched = _held
+    function = functions[which]
+    try:
+        return function(points) if is_batched else [function(point) for point in points]
+    except BaseException as error:
+        if _survives_the_journey(error):
+            raise
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def _survives_the_journey(error: BaseException) -> bool:
     try:
         copy = ForkingPickler.loads(ForkingPickler.dumps(error))  # pyright: ignore[reportAttributeAccessIssue]
-        if type(copy) is type(error):
-            return error
     except Exception:
-        pass
-    return RuntimeError(f"{type(error).__name__}: {error}")
+        return False
+    return isinstance(error, Exception) and type(copy) is type(error)

@@ -5,6 +5,7 @@ docs/decisions/0003-paper-presets.md.
 """
 
 import dataclasses
+import difflib
 from typing import Literal
 
 from tempering.errors import SettingsError
@@ -30,7 +31,7 @@ from tempering.settings import (
 )
 from tempering.transforms.centred import Centred
 
-__all__ = ["PRESETS", "preset"]
+__all__ = ["ABLATIONS", "PRESETS", "preset"]
 
 _MOG40 = TargetConfig("mog40")
 _MW32 = TargetConfig("many_well", {"dim": 32})
@@ -280,7 +281,10 @@ PRESETS: dict[str, RunConfig] = {
 }
 """Every preset by name."""
 PRESETS |= MOLECULE_PRESETS
-PRESETS |= {run.name: run for base in (PRESETS["mog40"], PRESETS["mw32"]) for run in ablations(base)}
+
+ABLATIONS = {run.name: run for base in (PRESETS["mog40"], PRESETS["mw32"]) for run in ablations(base)}
+"""Presets with one piece taken away or replaced; they are among `PRESETS` too."""
+PRESETS |= ABLATIONS
 
 
 def preset(name: str) -> RunConfig:
@@ -290,5 +294,9 @@ def preset(name: str) -> RunConfig:
         SettingsError: for an unknown name; the message lists the known ones.
     """
     if name not in PRESETS:
-        raise SettingsError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}; `tempering list` describes them")
+        near = difflib.get_close_matches(name, PRESETS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise SettingsError(
+            f"unknown preset {name!r}{hint}; known: {', '.join(PRESETS)}; `tempering list` describes them"
+        )
     return PRESETS[name]

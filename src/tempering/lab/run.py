@@ -23,7 +23,7 @@ from tempering.sampler.load import load_sampler
 from tempering.targets import ExactTarget, Inner
 from tempering.types import OnEvent, ignore_event
 
-__all__ = ["evaluate_folder", "load_run", "resume", "run"]
+__all__ = ["evaluate_folder", "resume", "run"]
 
 _METRICS_KEY = 1_000_000
 """Folded into the seed's key for metrics, far from any level."""
@@ -46,11 +46,6 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
         opened.log({"event": "resume"})
         opened.mend()
         return _carry_out(opened, target, on_event)
-
-
-def load_run(folder: str | Path) -> Sampler:
-    """The trained sampler of a run folder, with its target."""
-    return load_sampler(folder, target_of(RunFolder.read_config(Path(folder))))
 
 
 @collected_seldom()

@@ -6,7 +6,6 @@ stats.jsonl         one line an event                     sampler.{json,npz}    
 result.json         account, quality, floors              figures/, report.html  pictures and tables
 """
 
-import fcntl
 import json
 import math
 import os
@@ -19,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from filelock import FileLock, Timeout
 
 from tempering.errors import RunFolderError
 from tempering.runs.config import RunConfig, config_from_dict, config_to_dict
@@ -51,9 +51,9 @@ def environment() -> dict[str, Any]:
 class RunFolder:
     """The store of a run. Holds a lock while open, so that two processes cannot share a folder."""
 
-    def __init__(self, path: Path, lock_file, config: RunConfig):
+    def __init__(self, path: Path, lock: FileLock, config: RunConfig):
         self.path, self.config = path, config
-        self._lock_file = lock_file
+        self._held = lock
         self._started = time.monotonic()
 
     @classmethod
@@ -96,9 +96,9 @@ class RunFolder:
         if not (path / "config.json").exists():
             raise RunFolderError(f"{path} holds no config.json; it is not the folder of a run")
         config = cls.read_config(path)
-        lock_file = _lock(path)
+        lock = _lock(path)
         _sweep(path)
-        return cls(path, lock_file, config)
+        return cls(path, lock, config)
 
     @staticmethod
     def read_config(path: Path) -> RunConfig:
@@ -115,7 +115,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Release the lock."""
-        self._lock_file.close()
+        self._held.release()
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -214,15 +214,20 @@ def _sweep(path: Path) -> None:
                     left.unlink()
 
 
-def _lock(path: Path):
-    """An exclusive lock that the system drops with the process, however it ends."""
+def _lock(path: Path) -> FileLock:
+    """An exclusive lock, held until it is released, that the system drops with the process, however it ends.
+
+    A disk that cannot be locked is refused: the substitute, a file that marks the folder as taken, outlives a killed
+    process.
+    """
+    lock = FileLock(path / ".lock", thread_local=False, fallback_to_soft=False)
     try:
-        file = open(path / ".lock", "a")  # held until the folder is closed
-    except OSError as error:
-        raise RunFolderError(f"cannot write in {path}: {error.strerror}; choose a folder you may write to") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
+        lock.acquire(blocking=False)
+    except Timeout as error:
         raise RunFolderError(f"{path} is in use by another process; wait for it or choose another folder") from error
-    return file
+    except OSError as error:
+        reason = error.strerror or error
+        raise RunFolderError(
+            f"cannot write in {path} or lock it: {reason}; choose a folder you may write to, on a disk with locks"
+        ) from error
+    return lock

@@ -1,6 +1,6 @@
 """A run folder -> tables, figures, one self-contained HTML page. Reads files only: no density is evaluated here."""
 
 from tempering.lab.report.make import FIGURES, make_report
-from tempering.lab.report.tables import quality_lines, quality_table
+from tempering.lab.report.tables import quality_lines
 
-__all__ = ["FIGURES", "make_report", "quality_lines", "quality_table"]
+__all__ = ["FIGURES", "make_report", "quality_lines"]

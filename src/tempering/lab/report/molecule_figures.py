@@ -20,7 +20,6 @@ from tempering.lab.metrics.marginals import (
     ramachandran_kl,
 )
 from tempering.lab.metrics.metric import MetricError
-from tempering.lab.metrics.particles import Histogram
 from tempering.lab.metrics.populations import RARE_MODE, Population
 from tempering.molecules.observables import (
     angle_atoms,
@@ -32,7 +31,7 @@ from tempering.molecules.observables import (
 )
 from tempering.plots.style import DRAWS, FAINT, INK, MUTED, REFERENCE, SERIES, Picture, coloured_words, render
 
-__all__ = ["bonds_figure", "dihedrals_figure", "molecule_energies_figure", "ramachandran_figure", "rare_mode_figure"]
+__all__ = ["bonds_figure", "dihedrals_figure", "ramachandran_figure", "rare_mode_figure"]
 
 DEPTH = 10.0
 """kT below the most likely bin at which colours end; the rare mode of alanine dipeptide lies at about 5."""
@@ -41,7 +40,6 @@ NUM_SHOWN = 5
 """Bonds, and angles, in a row of the picture: those farthest from the reference."""
 _NUM_MARGINAL_BINS = 72
 """Of 5 degrees: with the metric's 200, ten thousand draws are ragged."""
-_NUM_ENERGY_BINS = 80
 _NUM_BOND_BINS = 60
 
 
@@ -184,44 +182,6 @@ def _with_tvd(words: str, values: np.ndarray, reference: np.ndarray | None, log_
     if reference is None:
         return words
     return f"{words}: TVD {dihedral_histogram(values, reference, log_weights=log_weights).tvd:.3f}"
-
-
-def molecule_energies_figure(
-    energies: npt.ArrayLike, reference_energies: npt.ArrayLike, *, log_weights: npt.ArrayLike | None = None
-) -> Picture:
-    """Potential energies, kJ/mol, of draws, with and without weights, over those of the reference.
-
-    Args:
-        energies: `target.energy` of the draws, shape (num,); ones that are not finite are outside.
-        reference_energies: shape (m,), finite.
-        log_weights: of the draws, shape (num,).
-
-    Raises:
-        MetricError: for wrong shapes, or a reference that is not finite.
-    """
-    sets: list[tuple[str, npt.ArrayLike | None, str]] = [("draws", None, DRAWS)]
-    if log_weights is not None:
-        sets.append(("draws, reweighted", log_weights, REWEIGHTED))
-
-    def draw(figure) -> None:
-        axes, words, histogram = figure.subplots(), [], None
-        for name, weights, colour in sets:
-            exact = marginal_histogram(energies, reference_energies, log_weights=weights)
-            words.append((f"{name}: TVD {exact.tvd:.3f}, {exact.share_outside:.1%} outside", colour))
-            histogram = marginal_histogram(energies, reference_energies, log_weights=weights, num_bins=_NUM_ENERGY_BINS)
-            axes.stairs(_percent(histogram, histogram.density), histogram.edges, color=colour, lw=1.3, baseline=None)
-        assert histogram is not None
-        trusted = _percent(histogram, histogram.reference_density)
-        axes.stairs(trusted, histogram.edges, fill=True, color=REFERENCE, alpha=0.4, lw=0, zorder=0)
-        axes.set(xlabel="potential energy, kJ/mol", ylabel="share of a bin, %", xlim=histogram.edges[[0, -1]])
-        axes.set_ylim(0, 1.3 * axes.dataLim.y1)
-        coloured_words(axes, [*words, ("reference", REFERENCE)], 0.99, 0.98, 0.085)
-
-    return render(9.6, 3.6, draw)
-
-
-def _percent(histogram: Histogram, density: np.ndarray) -> np.ndarray:
-    return 100 * density * np.diff(histogram.edges)
 
 
 def rare_mode_figure(populations: Mapping[str, Population], temperature: float) -> Picture:

@@ -22,25 +22,7 @@ from tempering.plots.style import Picture
 from tempering.registry import make_target
 from tempering.targets.inner import Inner
 
-__all__ = ["MOLECULE_CAPTIONS", "MOLECULE_FIGURES", "in_atoms", "molecule_of"]
-
-MOLECULE_CAPTIONS = {
-    "ramachandran": (
-        "Ramachandran plot",
-        "Log density of φ and ψ of the draws and of the reference, 64 × 64 bins; blank bins are empty. The rare mode "
-        "lies between the dashed lines. KL, the paper's, depends on the number of draws: compare it with its floor.",
-    ),
-    "dihedrals": ("Dihedrals", "Marginals of φ and ψ. Below, on a logarithmic scale, rare modes show."),
-    "rare_mode": (
-        "Rare mode",
-        "Population of 0° < φ < 120° and its free energy against everything else, with one standard error.",
-    ),
-    "bonds": (
-        "Bonds and angles",
-        "The bond lengths and bond angles whose histograms are farthest from the reference's.",
-    ),
-}
-"""Title and caption of each figure, for the page."""
+__all__ = ["MOLECULE_FIGURES", "in_atoms", "molecule_of"]
 
 
 def molecule_of(contents: RunContents) -> MoleculeTarget | None:

@@ -6,8 +6,6 @@ Consumes the dictionary of `result.json`; every entry may be missing, and is the
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
-
 from tempering.plots.contents import number_of
 from tempering.runs.display import duration_text
 from tempering.runs.ledger import APART, stage_name
@@ -19,7 +17,6 @@ __all__ = [
     "number_text",
     "quality_lines",
     "quality_rows",
-    "quality_table",
 ]
 
 DASH = "–"
@@ -147,22 +144,8 @@ def _title(result: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def quality_table(result: dict[str, Any]) -> Table:
-    """Quality against floor, and cost, for a terminal."""
-    from rich.markup import escape
-
-    table = Table(title=escape(_title(result)), title_justify="left", title_style="bold", caption_justify="left")
-    for title in ("metric", "value", "floor", "vs floor", "N"):
-        table.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
-    for row in quality_rows(result):
-        style = "bold red" if row.failure else None
-        table.add_row(escape(row.name), row.value, row.floor, row.versus, row.num_samples, style=style)
-    table.caption = escape("\n".join(_remarks(result)))
-    return table
-
-
 def quality_lines(result: dict[str, Any]) -> list[str]:
-    """The same as plain text, one line a metric."""
+    """Quality against floor, and cost, as plain text: one line per metric."""
     header = ("metric", "value", "floor", "vs floor", "N")
     rows = [(r.name, r.value, r.floor, r.versus, r.num_samples) for r in quality_rows(result)]
     lines = [_title(result)]
