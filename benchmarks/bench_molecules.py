@@ -39,8 +39,7 @@ def jax_side(target, batch: int):
 
 def openmm_side(target, platform: str, num_threads: int, num: int):
     import openmm
-
-    from tempering.lab.make_alanine import alanine_system
+    from make_alanine import alanine_system
 
     system, _ = alanine_system()
     options = {"Threads": str(num_threads)} if num_threads else {}

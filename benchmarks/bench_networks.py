@@ -68,7 +68,7 @@ class PlainEGNN(eqx.Module):
     def __init__(self, key, geometry: Centred, network: Network):
         width, depth = network.width, network.depth
         self.geometry = geometry
-        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        self.embedding = Embedding(network.is_shared)
         key_entry, key_edges, key_gates, key_moves, key_nodes = jax.random.split(key, 5)
         self.entry = Linear(self.embedding.size, width, key=key_entry)
         self.edges = tuple(TwoLayers(k, 2 * width + 2, width, width) for k in jax.random.split(key_edges, depth))

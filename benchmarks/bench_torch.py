@@ -37,6 +37,7 @@ from tempering.diffusion import (
 )
 from tempering.diffusion.calibrate import stack
 from tempering.diffusion.networks import make_network
+from tempering.diffusion.networks.embedding import NUM_FREQUENCIES
 from tempering.diffusion.solve import flow
 from tempering.guidance.extrapolate import Guided
 from tempering.settings import Network, Sampling, Training
@@ -81,13 +82,12 @@ def as_torch(denoiser: Denoiser, device: str):
 
     network = denoiser.network
     layers = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in network.layers]
-    frequencies = np.geomspace(0.6, 10.0, network.embedding.num_frequencies, dtype=np.float32)
+    frequencies = np.geomspace(0.6, 10.0, NUM_FREQUENCIES, dtype=np.float32)
     return EagerDenoiser(layers, frequencies, np.asarray(denoiser.location), np.asarray(denoiser.sigma_data)).to(device)
 
 
 def levels_of() -> NoiseLevels:
-    numbers = (*SIGMAS, -1.2, 1.2, 7.0)
-    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in numbers), "log_uniform")
+    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in SIGMAS))
 
 
 def largest_difference(device: str) -> float:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 
+from tempering.diffusion.fit import CLIP_NORM, EMA_DECAY, WARMUP_STEPS
+
 __all__ = ["EagerDenoiser", "EagerTraining", "guided", "guided_draw", "guided_flow", "step_by_jvp", "step_by_vjp"]
 
 
@@ -72,12 +74,12 @@ class EagerTraining:
         loss = torch.mean(((denoised - x) / self.denoiser.output_scale(sigma)) ** 2)
         self.optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.params, training.clip_norm)
-        warm = min(1.0, (self.step + 1) / max(training.warmup_steps, 1))
+        torch.nn.utils.clip_grad_norm_(self.params, CLIP_NORM)
+        warm = min(1.0, (self.step + 1) / WARMUP_STEPS)
         cosine = 0.5 * (1.0 + math.cos(math.pi * min(1.0, self.step / training.num_steps)))
         self.optimiser.param_groups[0]["lr"] = training.learning_rate * warm * (0.99 * cosine + 0.01)
         self.optimiser.step()
-        decay = min(training.ema_decay, (1 + self.step) / (10 + self.step))
+        decay = min(EMA_DECAY, (1 + self.step) / (10 + self.step))
         with torch.no_grad():
             torch._foreach_lerp_(self.average, self.params, 1.0 - decay)  # one call for all, the quickest there is
         self.step += 1

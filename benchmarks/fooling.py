@@ -18,10 +18,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from fooling_targets import FOOLING
 from measure import commit
 
 import tempering as tp
-from tempering.lab.fooling import FOOLING
 from tempering.methods.automatic import default_settings
 from tempering.targets import ExactTarget
 

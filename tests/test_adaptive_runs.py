@@ -5,6 +5,7 @@ The networks are tiny and the samplers worthless; the account, the ladder and th
 
 import dataclasses
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import hypothesis
 import jax
@@ -21,6 +22,7 @@ from tempering.errors import BudgetError
 from tempering.methods import ptsd
 from tempering.methods.automatic import default_settings
 from tempering.methods.registry import METHODS
+from tempering.parallel_tempering import ladder as ladder_module
 from tempering.parallel_tempering import next_temperature
 from tempering.sampler import Sampler
 from tempering.settings import Ladder, Refinement, Resampling
@@ -32,15 +34,21 @@ def compiled_quickly():
         yield
 
 
-ADAPTIVE = Ladder(hottest=60.0, spacing="adaptive", min_ess=0.6)
+ADAPTIVE = Ladder(hottest=60.0, spacing="adaptive")
 
 
-def fit_adaptive(ladder: Ladder, budget: int | None = None):
+def keeping(share: float):
+    """Another effective share to keep than the library's, for as long as the context lasts."""
+    return patch.object(ladder_module, "KEPT_SHARE", share)
+
+
+def fit_adaptive(ladder: Ladder, kept_share: float, budget: int | None = None):
     """A fit without refinement, with weights kept: the sampler, the store and the ledger."""
     store, ledger = Kept(), WitnessedLedger(budget)
     weights = Resampling(quantile=None, is_resampled=False)
     settings = tiny_ptsd(ladder=ladder, refinement=Refinement(num_steps=0), resampling=weights)
-    sampler = METHODS["ptsd"].fit(TARGET, jax.random.key(1), settings, store=store, ledger=ledger)
+    with keeping(kept_share):
+        sampler = METHODS["ptsd"].fit(TARGET, jax.random.key(1), settings, store=store, ledger=ledger)
     ledger.settle()
     assert dict(ledger.points) == dict(ledger.received) and (budget is None or ledger.total <= budget)
     return sampler, store, ledger
@@ -58,14 +66,15 @@ def temperatures_of_sampler(sampler: Sampler) -> list[float]:
 
 @pytest.mark.slow
 def test_an_adaptive_ladder_follows_the_buffers():
-    sampler, store, _ = fit_adaptive(ADAPTIVE)
+    sampler, store, _ = fit_adaptive(ADAPTIVE, 0.6)
     temperatures = temperatures_of_sampler(sampler)
     check_ladder(temperatures, 60.0, 64)
     assert len(temperatures) >= 4, "this test needs steps that the buffers decide"
     for level in range(1, len(temperatures) - 1):
         arrays, _ = store.parts[level, "buffer"]
         log_density, weight = jnp.asarray(arrays["cold/log_density"]), jax.nn.softmax(arrays["cold/log_weight"])
-        aim = next_temperature(log_density, weight, temperatures[level], ADAPTIVE.min_ess)
+        with keeping(0.6):
+            aim = next_temperature(log_density, weight, temperatures[level])
         bound = temperatures[level] ** (1.0 - 1.0 / (64 - level - 1))
         assert temperatures[level + 1] == pytest.approx(min(aim, bound), rel=1e-5)
     for saboteur in (temperatures[:-1], [*temperatures[:-1], temperatures[-2], 1.0], temperatures[1:]):
@@ -75,7 +84,7 @@ def test_an_adaptive_ladder_follows_the_buffers():
 @pytest.mark.parametrize("num_levels", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3)), 5])
 def test_an_adaptive_ladder_has_no_more_levels_than_it_may(num_levels):
     # Left alone, it would take steps of a few per cent.
-    sampler, _, _ = fit_adaptive(dataclasses.replace(ADAPTIVE, min_ess=0.99, num_levels=num_levels))
+    sampler, _, _ = fit_adaptive(dataclasses.replace(ADAPTIVE, num_levels=num_levels), 0.99)
     temperatures = temperatures_of_sampler(sampler)
     check_ladder(temperatures, 60.0, num_levels)
     assert len(temperatures) == num_levels
@@ -84,29 +93,28 @@ def test_an_adaptive_ladder_has_no_more_levels_than_it_may(num_levels):
 
 
 def test_an_adaptive_ladder_keeps_the_budget():
-    ladder = dataclasses.replace(ADAPTIVE, min_ess=0.99)
     start, level, final = 2 * 32 * (1 + 8), 32, 16
-    sampler, _, ledger = fit_adaptive(ladder, budget=start + 4 * level + final + 5)
+    sampler, _, ledger = fit_adaptive(ADAPTIVE, 0.99, budget=start + 4 * level + final + 5)
     check_ladder(temperatures_of_sampler(sampler), 60.0, 6)
     assert ledger.total == start + 4 * level + final and len(sampler.levels) == 6
     with pytest.raises(BudgetError, match="over 3 levels, more than the budget"):
-        fit_adaptive(ladder, budget=start + level + final - 1)
+        fit_adaptive(ADAPTIVE, 0.99, budget=start + level + final - 1)
 
 
 @hypothesis.given(
     hottest=st.floats(1.001, 1e6),
     second=st.floats(0.0, 1.0),
     most_levels=st.integers(3, 64),
-    min_ess=st.floats(0.01, 0.999),
+    kept_share=st.floats(0.01, 0.999),
     spread=st.floats(0.0, 1e5),
 )
-def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, min_ess, spread):
-    settings = tiny_ptsd(ladder=Ladder(spacing="adaptive", min_ess=min_ess))
+def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, kept_share, spread):
+    settings = tiny_ptsd(ladder=Ladder(spacing="adaptive"))
     energies = spread * np.random.default_rng(0).normal(size=40)
     buffer = SimpleNamespace(states=lambda: SimpleNamespace(log_ratio=energies), weight=np.full(40, 1 / 40))
     first = [hottest, max(1.0, hottest ** (1.0 - 1.0 / (most_levels - 1) - 0.01 * second))]
     run = SimpleNamespace(settings=settings, most_levels=most_levels, temperatures=first, buffers=[buffer] * 2)
-    with unchecked():
+    with unchecked(), keeping(kept_share):
         ptsd._add_next_temperature(run)
         while len(run.temperatures) > len(run.buffers):
             run.buffers.append(buffer)

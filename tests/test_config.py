@@ -104,7 +104,7 @@ def test_an_unknown_preset_is_refused_with_the_known_ones():
         ("exploration.kernel=hmc", ("settings", "exploration", "kernel"), "hmc"),
         ('exploration.kernel="hmc"', ("settings", "exploration", "kernel"), "hmc"),
         ("noise.is_isotropic=TRUE", ("settings", "noise", "is_isotropic"), True),
-        ("noise.log_mean=-2", ("settings", "noise", "log_mean"), -2.0),
+        ("sampling.churn=2", ("settings", "sampling", "churn"), 2.0),
         ("metrics.num_samples=50", ("metrics", "num_samples"), 50),
         ("description=a=b", ("description",), "a=b"),
         ("target.arguments.dim=4", ("target", "arguments", "dim"), 4),

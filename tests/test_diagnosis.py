@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fooling_targets import FOOLING
 
 import tempering as tp
 from support.tiny import shrunk
 from tempering.buffer import Buffer
 from tempering.errors import SettingsError
-from tempering.lab.fooling import FOOLING
 from tempering.methods.automatic import default_settings
 from tempering.runs.records import LevelRecord
 from tempering.sampler.diagnosis import Finding, Verdict, compare, coverage, diagnose, hidden_mass
@@ -356,10 +356,9 @@ def test_an_honest_fit_finds_the_mode_no_chain_started_in():
 
 @pytest.mark.slow
 @pytest.mark.telling
-def test_a_fooled_fit_is_not_called_trustworthy():
+def test_a_fooled_fit_is_not_called_trustworthy(monkeypatch):
     target = FOOLING["one-sided-50-50"]()
-    settings = quick(1000)
-    blind = dataclasses.replace(settings, pilot=dataclasses.replace(settings.pilot, num_scout_legs=0))
-    sampler = tp.fit(target, budget=20_000, seed=0, settings=blind, progress=False)
+    monkeypatch.setattr("tempering.parallel_tempering.pilot.heat._SCOUT_ROUNDS", 1_000)  # more than are ever left
+    sampler = tp.fit(target, budget=20_000, seed=0, settings=quick(1000), progress=False)
     assert np.mean(sampler.sample(500, seed=1)[:, 0] > 8.0) < 0.05, "the saboteur was not fooled"
     assert not sampler.diagnose().is_trustworthy

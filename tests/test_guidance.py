@@ -12,7 +12,8 @@ from support.random_checks import assert_mean, must_fail
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.precondition import temperature_input
-from tempering.guidance.extrapolate import Guided, Rescaled, Taylor, extrapolation_weights, guidance_weight
+from tempering.guidance.ablations import Rescaled, Taylor
+from tempering.guidance.extrapolate import Guided, extrapolation_weights
 from tempering.settings import Network, Sampling
 from tempering.targets import GaussianMixture
 
@@ -23,39 +24,39 @@ BIASED = 2.0 * 2**0.75 * 3**-0.25
 
 
 def test_weights_by_hand():
-    """(T1 - T) / (T2 - T1) in the paper's coordinate, and the same with log T and 1/T."""
-    arguments = jnp.asarray(1.5), jnp.asarray(2.0), jnp.asarray(4.0)  # T, T1 (cold), T2 (hot)
-    assert guidance_weight(*arguments, "T") == pytest.approx(0.5 / 2.0)
-    assert guidance_weight(*arguments, "log_T") == pytest.approx(np.log(4 / 3) / np.log(2.0), rel=1e-5)
-    # 1/T: (1/2 - 2/3) / (1/4 - 1/2)
-    assert guidance_weight(*arguments, "inverse_T") == pytest.approx((1 / 6) / (1 / 4), rel=1e-5)
+    """(1 + w, -w) with w = (T1 - T) / (T2 - T1) in the paper's coordinate, and the same with log T."""
+    arguments = jnp.asarray(1.5), jnp.asarray([2.0, 4.0])  # T; T1 (cold), T2 (hot)
+    for coordinate, w in (("T", 0.5 / 2.0), ("log_T", np.log(4 / 3) / np.log(2.0))):
+        np.testing.assert_allclose(extrapolation_weights(*arguments, coordinate), [1 + w, -w], rtol=1e-5)
 
 
-@pytest.mark.parametrize("coordinate", ["T", "log_T", "inverse_T"])
+def between(cold, hot, coordinate, temperature=NEXT) -> Guided:
+    """The paper's guidance between models of T = COLD and T = HOT."""
+    return Guided((cold, hot), extrapolation_weights(jnp.asarray(temperature), jnp.asarray([COLD, HOT]), coordinate))
+
+
+@pytest.mark.parametrize("coordinate", ["T", "log_T"])
 def test_extrapolation_is_linear_in_its_coordinate(coordinate):
-    f = {"T": lambda t: t, "log_T": np.log, "inverse_T": lambda t: 1 / t}[coordinate]
+    f = {"T": lambda t: t, "log_T": np.log}[coordinate]
     x, sigma = jnp.array([1.0, 2.0]), jnp.asarray(0.5)
 
     def affine(temperature):
         return lambda x, sigma: x * (2.0 + 3.0 * float(f(temperature))) - sigma
 
-    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
-    guided = Guided.between(affine(COLD), affine(HOT), weight)
+    guided = between(affine(COLD), affine(HOT), coordinate)
     np.testing.assert_allclose(guided(x, sigma), affine(NEXT)(x, sigma), rtol=1e-5)
     # At the models' own temperatures it is the model itself.
     for temperature in (COLD, HOT):
-        own = guidance_weight(jnp.asarray(temperature), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
-        guided = Guided.between(affine(COLD), affine(HOT), own)
+        guided = between(affine(COLD), affine(HOT), coordinate, temperature)
         np.testing.assert_allclose(guided(x, sigma), affine(temperature)(x, sigma), rtol=1e-5)
 
 
 def model_of(cold_temperature=COLD, hot_temperature=HOT, coordinate="T"):
     """The guided Gaussian in 1-D; the prior is that of the next level, noised."""
     cold, hot = (GaussianDenoiser([MEAN], [[VARIANCE]], t) for t in (cold_temperature, hot_temperature))
-    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
     prior = Prior.diagonal(jnp.array([MEAN]), jnp.sqrt(jnp.array([SIGMA_MAX**2 + NEXT * VARIANCE])))
-    numbers = (jnp.asarray(n) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
-    return DiffusionModel(Guided.between(cold, hot, weight), prior, NoiseLevels(*numbers, "log_uniform"))
+    numbers = (jnp.asarray(n) for n in (SIGMA_MIN, SIGMA_MAX))
+    return DiffusionModel(between(cold, hot, coordinate), prior, NoiseLevels(*numbers))
 
 
 NUM, SAMPLING = 20_000, Sampling(num_steps=150, chunk_size=20_000)
@@ -124,14 +125,14 @@ def test_linear_in_log_temperature_is_exact_for_a_gaussian():
     np.testing.assert_allclose(log_q, expected, atol=2e-2)
 
 
-COORDINATES = {"T": lambda t: t, "log_T": np.log, "inverse_T": lambda t: 1 / t}
+COORDINATES = {"T": lambda t: t, "log_T": np.log}
 
 
 @pytest.mark.parametrize("coordinate", COORDINATES)
 def test_two_nodes_are_the_papers_guidance_and_three_follow_a_parabola(coordinate):
     f, nodes = COORDINATES[coordinate], np.array([COLD, HOT, 5.0], np.float32)
     two = extrapolation_weights(jnp.asarray(NEXT), jnp.asarray(nodes[:2]), coordinate)
-    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
+    weight = (f(COLD) - f(NEXT)) / (f(HOT) - f(COLD))
     np.testing.assert_allclose(two, [1 + weight, -weight], rtol=1e-5)
     three = np.asarray(extrapolation_weights(jnp.asarray(NEXT), jnp.asarray(nodes), coordinate), np.float64)
     parabola = lambda t: 1.0 - 2.0 * f(t) + 0.7 * f(t) ** 2  # noqa: E731
@@ -181,7 +182,7 @@ POINT = jnp.array([3.0, 2.0])
 @pytest.mark.parametrize("sigma", [0.3, 2.0])
 def test_a_taylor_step_of_a_gaussian_is_its_tangent(coordinate, sigma):
     """D(T1) + (f(T) - f(T1)) / f'(T1) dD/dT, with dD/dT = sigma^2 (T C + sigma^2)^-1 C (T C + sigma^2)^-1 (x - m)."""
-    f, slope = COORDINATES[coordinate], {"T": 1.0, "log_T": 1 / COLD, "inverse_T": -(COLD**-2)}[coordinate]
+    f, slope = COORDINATES[coordinate], {"T": 1.0, "log_T": 1 / COLD}[coordinate]
     exact = GaussianDenoiser([1.0, 5.0], ANISOTROPIC, COLD)
     inverse = np.linalg.inv(exact.covariance_at(sigma))
     tangent = sigma**2 * inverse @ ANISOTROPIC @ inverse @ (np.asarray(POINT) - np.array([1.0, 5.0]))
@@ -198,7 +199,7 @@ def test_a_taylor_step_of_a_gaussian_is_its_tangent(coordinate, sigma):
 
 def test_taylors_derivative_is_that_of_finite_differences():
     """For a network as it is trained, whose only way to the temperature is its input."""
-    settings, rng = Network(width=8, depth=2, num_frequencies=3, is_shared=True), np.random.default_rng(1)
+    settings, rng = Network(width=8, depth=2, is_shared=True), np.random.default_rng(1)
     network = eqx.filter_jit(make_network)(jax.random.key(0), 2, settings)
     network = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape)), network)
     model = Denoiser(network, jnp.array([1.0, -2.0]), jnp.array([2.0, 0.7]), temperature_input(0.4))

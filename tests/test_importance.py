@@ -128,12 +128,14 @@ def test_weights_are_kept_where_nothing_is_resampled(tempered_gaussian):
     must_fail(assert_mean, square, np.diag(covariance) / 0.5)
 
 
-def test_no_quantile_cuts_to_an_effective_share(tempered_gaussian):
+def test_no_quantile_cuts_to_an_effective_share(tempered_gaussian, monkeypatch):
     weighted, *_ = tempered_gaussian
-    enough, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=None, min_ess=0.2, is_resampled=False))
+    resampling = Resampling(quantile=None, is_resampled=False)
+    enough, ess = corrected(jax.random.key(0), weighted, resampling)
     assert ess == pytest.approx(weighted.ess_fraction)
     np.testing.assert_array_equal(enough.log_weight, weighted.log_weights)
-    cut, ess = corrected(jax.random.key(0), weighted, Resampling(quantile=None, min_ess=0.95, is_resampled=False))
+    monkeypatch.setattr("tempering.settings.models._LEAST_SHARE", 0.95)
+    cut, ess = corrected(jax.random.key(0), weighted, resampling)
     assert 0.95 <= ess < 0.951 and weighted.ess_fraction < 0.9
     assert np.all(np.asarray(cut.log_weight) <= np.asarray(weighted.log_weights))
 
@@ -143,14 +145,12 @@ def test_no_quantile_cuts_to_an_effective_share(tempered_gaussian):
     [(20_000, 700, 0.2), (2_000, 700, 0.35), (1_000, 700, 0.5), (1_000, 0, 0.2), (500, 10_000, 0.5)],
 )
 def test_few_samples_are_cut_until_enough_count(num, asked, share):
-    resampling = Resampling(quantile=None, min_ess=0.2, min_effective=asked, is_resampled=False)
+    resampling = Resampling(quantile=None, min_effective=asked, is_resampled=False)
     target, positions = Gaussian(jnp.zeros(2), jnp.eye(2)), 3.0 * jax.random.normal(jax.random.key(1), (num, 2))
     log_q = 4.0 * jax.random.normal(jax.random.key(2), (num,))
     weighted = weigh(target, positions, log_q, jnp.ones(()), ledger=Ledger(), stage="sampling")
     _, ess = corrected(jax.random.key(0), weighted, resampling)
     assert weighted.ess_fraction < 0.1 and ess == pytest.approx(share, rel=1e-3)
-    # What is asked for is a floor: a larger share is left as it is.
-    assert Resampling(quantile=None, min_ess=0.9, min_effective=asked).least_share(num) == 0.9
 
 
 def test_evened_samples_have_the_same_distribution(tempered_gaussian):

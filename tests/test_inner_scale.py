@@ -57,5 +57,5 @@ def test_coordinates_of_unlike_width_are_told_apart():
 def test_degenerate_buffers_give_a_noise_range(points):
     points = jnp.asarray(points, jnp.float32)
     buffer = from_states(ChainState(points, jnp.zeros(points.shape[0]), jnp.zeros_like(points)), "initial_pt")
-    levels = noise_levels(Noise(inner_scale="values"), buffer, ONE, ONE)
+    levels = noise_levels(Noise(), buffer, ONE, ONE, has_gradients=False)
     assert 0 < float(levels.sigma_min) <= 0.1 + 1e-6

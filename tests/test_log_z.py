@@ -62,7 +62,7 @@ def test_the_error_covers_the_exact_value_and_without_the_check_it_does_not():
 def gaussian_model(dim: int = 20) -> tuple:
     target = anisotropic_gaussian(dim, seed=2)
     denoiser = GaussianDenoiser(target.mean(), target.covariance())
-    levels = NoiseLevels(*(jnp.asarray(n) for n in (0.02, 12.0, 0.0, 1.0, 7.0)), "log_uniform")
+    levels = NoiseLevels(*(jnp.asarray(n) for n in (0.02, 12.0)))
     prior = Prior(target.mean(), jnp.linalg.cholesky(jnp.asarray(denoiser.covariance_at(12.0), jnp.float32)))
     return target, DiffusionModel(denoiser, prior, levels)
 

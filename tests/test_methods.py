@@ -42,7 +42,7 @@ from tempering.settings import (
 from tempering.targets import ExactTarget
 
 HMC = Exploration(kernel="hmc", num_leapfrog=3, swap_scheme="sweep", swap_interval=2)
-NETWORK = Network(width=8, depth=2, num_frequencies=3, coordinate_width=4, is_shared=True)
+NETWORK = Network(width=8, depth=2, coordinate_width=4, is_shared=True)
 ONE_NETWORK = {
     "network": NETWORK,
     "guidance": Guidance("automatic", "log_T", is_anticipating=True),

@@ -109,7 +109,7 @@ def assert_invariant(target, kind: str, outer) -> None:
 def oracle_sampler(sampling: Sampling) -> Sampler:
     """The finished sampler of the springs with the exact denoiser in place of a network."""
     denoiser = GaussianDenoiser(np.zeros(GEOMETRY.dim), VARIANCE * np.eye(GEOMETRY.dim))
-    levels = NoiseLevels(*(jnp.asarray(n) for n in (0.002, 4.0, 0.0, 1.0, 7.0)), "log_uniform")
+    levels = NoiseLevels(*(jnp.asarray(n) for n in (0.002, 4.0)))
     prior = Prior.diagonal(jnp.zeros(GEOMETRY.dim), jnp.full((GEOMETRY.dim,), np.sqrt(16.0 + VARIANCE)))
     target = in_inner_coordinates(springs())
     model = DiffusionModel(denoiser, prior, levels)
@@ -144,7 +144,7 @@ def test_the_prior_and_the_start_are_isotropic_and_centred():
 
 def tiny_settings(kind: str):
     base = default_settings("ptsd", GEOMETRY.dim, GEOMETRY)
-    network = dataclasses.replace(base.network, kind=kind, width=8, depth=2, num_frequencies=4)
+    network = dataclasses.replace(base.network, kind=kind, width=8, depth=2)
     return dataclasses.replace(tiny_ptsd(), network=network, noise=base.noise)
 
 

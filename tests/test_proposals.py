@@ -14,8 +14,9 @@ from tempering.buffer import Buffer, from_states, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.calibrate import denoiser_of
 from tempering.diffusion.networks import make_network
+from tempering.guidance.ablations import Rescaled, Taylor
 from tempering.guidance.choose import History, candidates, choose, predicted_ess
-from tempering.guidance.extrapolate import Guided, Rescaled, Taylor, guidance_weight
+from tempering.guidance.extrapolate import Guided, extrapolation_weights
 from tempering.kernels import ChainState
 from tempering.settings import Guidance, Initial, Network, PTSDSettings, Sampling
 from tempering.targets import Gaussian, GaussianMixture
@@ -24,7 +25,7 @@ from tempering.weights.resampling import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 SAMPLING = Sampling(num_steps=30, chunk_size=1000)
-NETWORK = Network(width=8, depth=2, num_frequencies=3)
+NETWORK = Network(width=8, depth=2)
 HOT, COLD, NEXT = 9.0, 4.0, 1.6
 
 
@@ -39,24 +40,24 @@ def gaussian_buffer(temperature, seed=0, size=1000) -> Buffer:
 
 
 def levels_of(sigma_min, sigma_max) -> NoiseLevels:
-    return NoiseLevels(*(jnp.asarray(n) for n in (sigma_min, sigma_max, -1.2, 1.2, 7.0)), "log_uniform")
+    return NoiseLevels(*(jnp.asarray(n) for n in (sigma_min, sigma_max)))
 
 
 def gaussian_model(coordinate="T") -> DiffusionModel:
     """Guided from the exact denoisers of two hotter levels to the next; biased, except in log T."""
     cold, hot = (GaussianDenoiser(TARGET.location, TARGET.covariance(), t) for t in (COLD, HOT))
-    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), coordinate)
+    weights = extrapolation_weights(jnp.asarray(NEXT), jnp.asarray([COLD, HOT]), coordinate)
     covariance = NEXT * TARGET.covariance() + 40.0**2 * jnp.eye(2)
     prior = Prior(TARGET.location, jnp.linalg.cholesky(covariance))
-    return DiffusionModel(Guided.between(cold, hot, weight), prior, levels_of(0.02, 40.0))
+    return DiffusionModel(Guided((cold, hot), weights), prior, levels_of(0.02, 40.0))
 
 
 def mixture_model(target) -> DiffusionModel:
     """The same for a mixture on a line, by quadrature."""
     cold, hot = (quadrature_denoiser(target, t, low=[-22.0], high=[22.0], num=500) for t in (3.0, 5.0))
-    weight = guidance_weight(jnp.asarray(1.0), jnp.asarray(3.0), jnp.asarray(5.0), "T")
+    weights = extrapolation_weights(jnp.asarray(1.0), jnp.asarray([3.0, 5.0]), "T")
     prior = Prior.diagonal(jnp.array([-0.5]), jnp.array([np.sqrt(30.0**2 + 11.0)], jnp.float32))
-    return DiffusionModel(Guided.between(cold, hot, weight), prior, levels_of(0.1, 30.0))
+    return DiffusionModel(Guided((cold, hot), weights), prior, levels_of(0.1, 30.0))
 
 
 def realised_ess(model, target, beta) -> float:
@@ -147,7 +148,7 @@ def test_the_better_of_two_is_chosen():
     """Linear in log T is exact for a Gaussian; a hot model made for it makes linear in T exact instead."""
     settings = settings_of()
     exact, cold = (GaussianDenoiser(TARGET.location, TARGET.covariance(), t) for t in (NEXT, COLD))
-    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), "T")
+    weight = jnp.asarray((COLD - NEXT) / (HOT - COLD))
     for best, hot in (("log_T", cold), ("T", Solved(cold, exact, weight))):
         history = history_of(hot, settings)
         name, _, promises = choose(jax.random.key(0), history, settings)
@@ -171,10 +172,10 @@ def test_candidates_by_kind(shared):
         assert list(found) == [kind]
         return found[kind].denoise
 
-    two, three = only("finite_difference"), only("finite_difference", order=2, coordinate="log_T")
+    two, three = only("finite_difference"), only("second_order", coordinate="log_T")
     assert [guided.weights.shape[0] for guided in (two, three)] == [2, 3]
     np.testing.assert_allclose(three.c_temperature, np.log([COLD, HOT, 16.0]) / 2, rtol=1e-5)
-    weight = guidance_weight(jnp.asarray(NEXT), jnp.asarray(COLD), jnp.asarray(HOT), "T")
+    weight = (COLD - NEXT) / (HOT - COLD)
     np.testing.assert_allclose(two.weights, [1 + weight, -weight], rtol=1e-5)
 
     conditioned = only("conditioned")
@@ -198,8 +199,8 @@ def test_automatic_candidates_follow_the_network_and_the_levels(shared):
 
 
 def test_one_network_asked_for_all_levels_at_once_is_guidance_by_each(shared):
-    settings = settings_of(Guidance("finite_difference", order=2, coordinate="log_T"), is_shared=True)
-    at_once = candidates(shared, settings)["finite_difference"].denoise
+    settings = settings_of(Guidance("second_order", coordinate="log_T"), is_shared=True)
+    at_once = candidates(shared, settings)["second_order"].denoise
     one_by_one = Guided(tuple(shared.denoiser(age, settings) for age in (1, 2, 3)), at_once.weights)
     x, sigma = jnp.array([0.3, -1.2])[: at_once.location.shape[1]], jnp.asarray(0.7)
     np.testing.assert_allclose(at_once(x, sigma), one_by_one(x, sigma), rtol=1e-5)

@@ -48,7 +48,7 @@ def test_ptsd_finds_a_gaussian_and_its_normaliser():
         num_final_draws=2000,
         ladder=Ladder(hottest=6.0, num_levels=4),
         initial=Initial(num_chains=500, num_steps=30, burn_in=28, thin=2, scale=2.0),
-        network=Network(width=16, depth=2, num_frequencies=4),
+        network=Network(width=16, depth=2),
         training=Training(num_steps=400, num_finetune_steps=200, batch_size=128, check_every=100),
         sampling=Sampling(num_steps=40, chunk_size=500),
         refinement=Refinement(num_steps=3),

@@ -37,7 +37,7 @@ def run_of(**changes):
         exploration=Exploration(kernel="hmc", num_leapfrog=4),
         refinement=Refinement(num_steps=1),
         guidance=Guidance("reweighted"),
-        **{"resampling": Resampling(quantile=None, min_ess=0.1), **changes},
+        **{"resampling": Resampling(quantile=None), **changes},
     )
     store, ledger = Kept(), Ledger()
     target = Gaussian(np.zeros(3), np.diag(SCALES**2))

@@ -225,7 +225,7 @@ def test_numbers_of_draws_are_checked(exact, call, num):
 def test_an_unknown_solver_is_refused(exact):
     with (
         unchecked(),
-        pytest.raises(SettingsError, match="sampling.solver = 'rk4'.*'heun', 'euler', 'adaptive', 'churn', 'sde'"),
+        pytest.raises(SettingsError, match="sampling.solver = 'rk4'.*'heun', 'euler', 'churn', 'sde'"),
     ):
         exact.sample(500, solver="rk4")
 

@@ -23,17 +23,6 @@ def trained():
     return sampler_of(moved_denoiser())
 
 
-def test_samplers_without_a_pareto_k_are_read(trained, tmp_path):
-    facts = trained.facts()
-    del facts["pareto_k"]
-    trained.save(tmp_path)
-    (tmp_path / "sampler.json").unlink()
-    write_json(tmp_path / "sampler.json", facts)
-    loaded = load_sampler(tmp_path)
-    assert loaded.pareto_k is None and "Pareto k of the final" not in loaded.summary()
-    assert "Pareto k of the final" in trained.summary()
-
-
 def test_nothing_is_overwritten(trained, tmp_path):
     trained.save(tmp_path)
     before = (tmp_path / "sampler.npz").read_bytes()
@@ -55,7 +44,7 @@ def test_folders_that_are_no_samplers_are_refused(trained, tmp_path):
         load_sampler(folder)
     other = tmp_path / "other"
     write_json(other / "sampler.json", {"format": "tempering sampler 99"})
-    with pytest.raises(RunFolderError, match="format 'tempering sampler 99'; this version reads"):
+    with pytest.raises(RunFolderError, match="another version.*format 'tempering sampler 99'.*fit it again"):
         load_sampler(other)
     edited = trained.save(tmp_path / "edited") / "sampler.json"
     edited.write_text(edited.read_text().replace('"dim": 3', '"dim": 4'))
@@ -74,7 +63,7 @@ def test_arrays_of_another_network_are_refused(trained, tmp_path):
 
 
 def test_a_blank_model_has_the_structure_of_a_real_one(trained):
-    blank = model_like(3, NETWORK, "log_uniform")
+    blank = model_like(3, NETWORK)
     assert jax.tree.structure(blank) == jax.tree.structure(trained.model)
 
 

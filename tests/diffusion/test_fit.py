@@ -33,9 +33,9 @@ from tempering.targets.base import evaluate_many
 from tempering.weights.resampling import ess_fraction
 from tempering.weights.weigh import evened
 
-NOISE, NETWORK = Noise(), Network(width=32, depth=2, num_frequencies=8)
+NOISE, NETWORK = Noise(), Network(width=32, depth=2)
 # One set of shapes for the whole file: only the tiny buffer is compiled apart.
-TRAINING = Training(batch_size=128, learning_rate=5e-3, warmup_steps=20, check_every=50, ema_decay=0.98)
+TRAINING = Training(batch_size=128, learning_rate=5e-3, check_every=50)
 SIZE, NUM_STEPS = 1000, 400
 COVARIANCES = np.array([[[1.0, 0.6], [0.6, 0.8]], [[0.4, -0.2], [-0.2, 0.9]]])
 MIXTURE = GaussianMixture([[4.0, 2.0], [-3.0, 0.5]], weights=[2.0, 1.0], covariances=COVARIANCES)

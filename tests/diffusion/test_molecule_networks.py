@@ -25,7 +25,7 @@ from tempering.transforms.centred import Centred
 ATOMS, BONDS = (0, 1, 2, 3, 4, 5, 6), ((0, 1), (0, 2), (0, 3), (0, 4), (4, 5), (4, 6))
 GEOMETRY = Centred(7, 3)
 C_NOISE, C_TEMPERATURE, C_IN = jnp.asarray(-0.2), jnp.asarray(0.6), jnp.asarray(0.8)
-MOLECULE = {"num_particles": 7, "atoms": ATOMS, "bonds": BONDS, "width": 16, "depth": 2, "num_frequencies": 2}
+MOLECULE = {"num_particles": 7, "atoms": ATOMS, "bonds": BONDS, "width": 16, "depth": 2}
 NETWORKS = {
     "egnn": Network("egnn", **MOLECULE),
     "transformer": Network("particle_transformer", **MOLECULE),
@@ -131,7 +131,7 @@ def test_atoms_in_one_place_or_far_apart_are_no_exception():
 @pytest.mark.parametrize("kind", ["egnn", "particle_transformer"])
 def test_without_atoms_weights_are_those_from_before(kind):
     """The numbers of initial weights, by path: what a saved model has, and a molecule's network adds to."""
-    sizes = {"num_particles": 7, "width": 16, "depth": 2, "num_frequencies": 2}
+    sizes = {"num_particles": 7, "width": 16, "depth": 2}
     plain, molecule = (
         {
             jax.tree_util.keystr(path): leaf.shape

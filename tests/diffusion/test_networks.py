@@ -37,7 +37,7 @@ def call(function, *args):
 
 
 def network_of(**kwargs):
-    return eqx.filter_jit(make_network)(jax.random.key(0), 3, Network(width=8, depth=2, num_frequencies=3, **kwargs))
+    return eqx.filter_jit(make_network)(jax.random.key(0), 3, Network(width=8, depth=2, **kwargs))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "residual"])
@@ -80,10 +80,10 @@ def test_the_residual_network_adds_the_branch():
 
 
 def test_features_tell_noise_levels_and_temperatures_apart():
-    conditioned, plain = Embedding(3, True), Embedding(3, False)
-    assert conditioned.size == 8 and plain.size == 7
+    conditioned, plain = Embedding(True), Embedding(False)
+    assert conditioned.size == 34 and plain.size == 33
     features = np.asarray(conditioned(C_NOISE, C_TEMPERATURE))
-    assert features.shape == (8,) and features[0] == C_NOISE and features[-1] == C_TEMPERATURE
+    assert features.shape == (34,) and features[0] == C_NOISE and features[-1] == C_TEMPERATURE
     np.testing.assert_array_equal(plain(C_NOISE, C_TEMPERATURE), features[:-1])
 
 

@@ -125,8 +125,8 @@ def test_the_loss_is_the_error_in_units_of_the_output_scale():
     """A denoiser that returns the location: its error, written out by hand."""
     location, sigma_data, x = jnp.array([1.0, -2.0]), jnp.array([0.5, 4.0]), jnp.array([1.3, -6.0])
     sigma = 0.7
-    numbers = (jnp.asarray(n, jnp.float32) for n in (sigma, sigma * (1 + 1e-6), 0.0, 1.0, 7.0))
-    levels = NoiseLevels(*numbers, "log_uniform")
+    numbers = (jnp.asarray(n, jnp.float32) for n in (sigma, sigma * (1 + 1e-6)))
+    levels = NoiseLevels(*numbers)
 
     class Cancels(eqx.Module):
         """F = -c_skip (x - location) / c_out, so that D = location; c_skip / c_out c_in is sigma_data / sigma."""

@@ -28,18 +28,18 @@ def compiled_quickly():
 
 
 def settings_of(is_shared):
-    return Network(width=16, depth=2, num_frequencies=2, is_shared=is_shared)
+    return Network(width=16, depth=2, is_shared=is_shared)
 
 
 def fresh(kind, geometry=GEOMETRY):
     return eqx.filter_jit(kind)(jax.random.key(0), geometry, settings_of(is_shared=False))
 
 
-def awake(kind, geometry=GEOMETRY, is_shared=True, **kwargs):
+def awake(kind, geometry=GEOMETRY, is_shared=True, size=0.3, **kwargs):
     """All weights drawn at random, those that start at zero included; no initialiser is compiled."""
     rng = np.random.default_rng(4)
     shapes = eqx.filter_eval_shape(kind, jax.random.key(0), geometry, settings_of(is_shared), **kwargs)
-    fill = lambda leaf: jnp.asarray(0.3 * rng.normal(size=leaf.shape), leaf.dtype)  # noqa: E731
+    fill = lambda leaf: jnp.asarray(size * rng.normal(size=leaf.shape), leaf.dtype)  # noqa: E731
     return jax.tree.map(lambda leaf: fill(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, shapes)
 
 
@@ -174,7 +174,7 @@ def test_radial_features_are_of_physical_distances_and_bounded():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_half_precision_is_the_same_function_to_three_digits(kind):
-    network, half = (awake(kind, is_half=is_half) for is_half in (False, True))
+    network, half = (awake(kind, size=0.2, is_half=is_half) for is_half in (False, True))
     full_output, half_output = call(network, point()), call(half, point())
     assert half_output.dtype == jnp.float32
     difference = np.max(np.abs(full_output - half_output)) / np.max(np.abs(full_output))

@@ -44,7 +44,7 @@ def awake(network: eqx.Module) -> eqx.Module:
 
 @cache
 def network_of(kind: str) -> eqx.Module:
-    network = Network(kind=kind, width=8, depth=2, num_frequencies=3)
+    network = Network(kind=kind, width=8, depth=2)
     return eqx.filter_jit(make_network)(jax.random.key(0), 3, network)
 
 

@@ -11,7 +11,6 @@ from tempering.lab.metrics import (
     estimated_region_weights,
     expected_mean_error,
     max_region_error,
-    mean_log_likelihood,
     region_tv,
     second_moment_error,
 )
@@ -82,13 +81,3 @@ def test_region_weights_refuse_what_does_not_fit():
     for error in (region_tv, max_region_error):
         with pytest.raises(MetricError, match="shapes"):
             error([0.5, 0.5], [1.0])
-
-
-def test_mean_log_likelihood():
-    mean, standard_error, num = mean_log_likelihood([-1.0, -3.0, -2.0, -2.0])
-    assert (mean, num) == (-2.0, 4) and standard_error == pytest.approx(np.sqrt(2 / 3) / 2)
-    impossible = mean_log_likelihood(jnp.array([-1.0, -jnp.inf]))
-    assert impossible.mean == -np.inf and impossible.standard_error == np.inf
-    for bad in ([-1.0, np.nan], [-1.0, np.inf], [-1.0], [[-1.0, -2.0]]):
-        with pytest.raises(MetricError):
-            mean_log_likelihood(bad)

@@ -1,5 +1,7 @@
 """Ladders: hottest first, ending at 1 exactly, as long as the dimension asks for."""
 
+from unittest.mock import patch
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,26 +10,31 @@ from hypothesis import strategies as st
 
 from support.random_checks import must_fail
 from tempering.errors import SettingsError
+from tempering.parallel_tempering import ladder
 from tempering.parallel_tempering.ladder import betas_of, default_num_levels, next_temperature, temperatures_of
 from tempering.settings import Ladder
+
+
+def keeping(share: float):
+    """Another share than the library's, for as long as the context lasts."""
+    return patch.object(ladder, "KEPT_SHARE", share)
 
 
 @given(
     hottest=st.floats(1.01, 1e6),
     dim=st.integers(1, 200),
     num_levels=st.none() | st.integers(2, 30),
-    spacing=st.sampled_from(["geometric", "linear"]),
 )
-def test_ladders_fall_from_the_hottest_to_one(hottest, dim, num_levels, spacing):
-    temperatures = temperatures_of(Ladder(hottest=hottest, num_levels=num_levels, spacing=spacing), dim=dim)
+def test_ladders_fall_from_the_hottest_to_one(hottest, dim, num_levels):
+    temperatures = temperatures_of(Ladder(hottest=hottest, num_levels=num_levels), dim=dim)
     assert temperatures[0] == pytest.approx(hottest)
     assert temperatures[-1] == 1.0
     assert all(hot > cold for hot, cold in zip(temperatures, temperatures[1:], strict=False))
     assert len(temperatures) == (num_levels or default_num_levels(hottest, dim))
     # What the settings build, they also accept by hand.
     Ladder(temperatures=temperatures)
-    steps = np.log(temperatures) if spacing == "geometric" else np.asarray(temperatures)
-    np.testing.assert_allclose(np.diff(steps), np.mean(np.diff(steps)), rtol=1e-6)
+    steps = np.diff(np.log(temperatures))
+    np.testing.assert_allclose(steps, np.mean(steps), rtol=1e-6)
 
 
 def test_the_default_length_is_about_that_of_the_benchmarks():
@@ -77,7 +84,8 @@ def energies_at(temperature: float, dim: int, stretch: float = 1.0):
 
 def check_next(log_density, weight, temperature: float, dim: int, min_ess: float, asked: float | None = None) -> None:
     """The step that was found leaves `min_ess` by the closed form; `asked` is another share to ask for: a saboteur."""
-    ratio = temperature / next_temperature(log_density, weight, temperature, asked or min_ess)
+    with keeping(asked or min_ess):
+        ratio = temperature / next_temperature(log_density, weight, temperature)
     assert share_left(ratio, dim) == pytest.approx(min_ess, rel=0.03), f"a step of {ratio}"
 
 
@@ -96,22 +104,24 @@ def test_the_next_temperature_leaves_the_share_asked_for(dim, min_ess, stretch):
 
 def test_the_next_temperature_is_one_where_that_can_be_reached():
     log_density, weight = energies_at(1.5, 2)
-    assert next_temperature(log_density, weight, 1.5, 0.3) == 1.0
-    assert 1.0 < next_temperature(log_density, weight, 1.5, 0.99) < 1.5
-    # Samples that all have the same density say nothing against it.
-    assert next_temperature(jnp.zeros((30,)), jnp.full((30,), 1 / 30), 1e6, 0.99) == 1.0
+    assert next_temperature(log_density, weight, 1.5) == 1.0
+    with keeping(0.99):
+        assert 1.0 < next_temperature(log_density, weight, 1.5) < 1.5
+        # Samples that all have the same density say nothing against it.
+        assert next_temperature(jnp.zeros((30,)), jnp.full((30,), 1 / 30), 1e6) == 1.0
 
 
 def test_samples_without_weight_have_no_say():
     log_density, weight = energies_at(50.0, 2)
-    expected = next_temperature(log_density, weight, 50.0, 0.3)
+    expected = next_temperature(log_density, weight, 50.0)
     beyond = jnp.concatenate([log_density, jnp.asarray([1e6, -jnp.inf])])
-    assert next_temperature(beyond, jnp.concatenate([weight, jnp.zeros((2,))]), 50.0, 0.3) == expected
+    assert next_temperature(beyond, jnp.concatenate([weight, jnp.zeros((2,))]), 50.0) == expected
 
 
 @given(hottest=st.floats(1.01, 1e5), dim=st.integers(1, 128), min_ess=st.floats(0.05, 0.95))
 def test_an_adaptive_ladder_is_planned_as_a_harmonic_density_needs_it(hottest, dim, min_ess):
-    temperatures = temperatures_of(Ladder(hottest=hottest, spacing="adaptive", min_ess=min_ess), dim=dim)
+    with keeping(min_ess):
+        temperatures = temperatures_of(Ladder(hottest=hottest, spacing="adaptive"), dim=dim)
     assert temperatures[0] == pytest.approx(hottest) and temperatures[-1] == 1.0
     num_steps = len(temperatures) - 1
     assert share_left(hottest ** (1.0 / num_steps), dim) >= min_ess * (1 - 1e-6) or num_steps == 2

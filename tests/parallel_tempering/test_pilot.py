@@ -18,7 +18,7 @@ from tempering.runs.ledger import Ledger
 from tempering.settings import Pilot
 from tempering.targets import Gaussian, GaussianMixture, ManyWell
 
-PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12, num_scout_legs=0)
+PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12)
 KERNEL = MALA()
 _, COUNTER = counting_target(GaussianMixture([[0.0, 0.0]], 1.0))
 
@@ -40,7 +40,7 @@ def _heat(target: CountingTarget, pilot: Pilot = PILOT, ledger: Ledger | None = 
     positions = target.inner.sample(jax.random.key(90), pilot.num_chains)
     ledger, told = ledger or Ledger(), []
     arguments = jax.random.key(91), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, ledger
-    return heat(*arguments, on_round=lambda *values: told.append(values)), ledger, told
+    return heat(*arguments, can_scout=False, on_round=lambda *values: told.append(values)), ledger, told
 
 
 def _check_spent(result, ledger: Ledger, pilot: Pilot) -> None:
@@ -107,7 +107,7 @@ def test_short_rounds_are_not_held_up_by_units_of_the_round_before(monkeypatch):
 
 
 def test_a_single_round_still_names_a_temperature_above_one():
-    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, growth=3.0, num_scout_legs=0)
+    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, growth=3.0)
     result, ledger, _ = _heat(_two_modes(0.0), pilot)
     assert result.hottest == 3.0 and len(result.rhats) == 1
     _check_spent(result, ledger, pilot)
@@ -141,10 +141,11 @@ def check_scale(scale, temperature: float) -> None:
 @pytest.mark.slow
 def test_the_scale_is_the_spread_of_every_coordinate():
     target = Gaussian([2.0, -1.0, 5.0], np.diag(STD**2))
-    pilot = Pilot(num_chains=32, num_steps=200, max_rounds=8, max_rhat=1.2, num_scout_legs=0)
+    pilot = Pilot(num_chains=32, num_steps=200, max_rounds=8, max_rhat=1.2)
     # Starts that know nothing of the density: too wide for one coordinate, too narrow for another.
     positions = jax.random.normal(jax.random.key(3), (32, 3))
-    result = heat(jax.random.key(4), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, Ledger())
+    arguments = jax.random.key(4), target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, Ledger()
+    result = heat(*arguments, can_scout=False)
     assert result.is_mixed
     check_scale(result.units.scale, result.hottest)
     must_fail(check_scale, jnp.std(positions, axis=0), result.hottest)
@@ -159,6 +160,6 @@ def test_copies_of_one_start_have_no_spread_but_that_of_rounding():
     target = _two_modes(0.0)
     copies = jnp.tile(jnp.asarray([[0.7193, -1.3377]]), (32, 1))
     assert 0 < float(jnp.max(jnp.std(copies, axis=0))) < 1e-6  # what must not become a unit
-    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1, num_scout_legs=0)
+    pilot = Pilot(num_chains=32, num_steps=62, max_rounds=1)
     result = heat(jax.random.key(91), target, KERNEL, copies, pilot, KERNEL.optimal_acceptance, Ledger())
     assert np.all(np.asarray(result.units.scale) > 0.3) and np.all(np.asarray(result.units.scale) < 3.0)

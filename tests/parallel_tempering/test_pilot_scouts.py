@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fooling_targets import StudentMixture
 
 from support.counting import CountingTarget, counting_target
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
 from tempering.kernels import MALA
-from tempering.lab.fooling import StudentMixture
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.mixing import drift, virial
 from tempering.parallel_tempering.pilot.heat import planned_evaluations
@@ -29,10 +29,10 @@ def compiled_quickly():
         yield
 
 
-def pilot_of(num_scout_legs: int = 6, **changes) -> Pilot:
+def pilot_of(**changes) -> Pilot:
     """The size that a budget of 40,000 evaluations gives."""
     numbers = {"num_chains": NUM_CHAINS, "num_steps": NUM_STEPS, "growth": 4.0, "max_rounds": 8, "max_rhat": 1.4}
-    return Pilot(**{**numbers, "num_scout_legs": num_scout_legs, **changes})
+    return Pilot(**{**numbers, **changes})
 
 
 def two_modes(distance: float) -> CountingTarget:
@@ -42,13 +42,13 @@ def two_modes(distance: float) -> CountingTarget:
     )
 
 
-def heated(target, pilot: Pilot, seed: int = 0):
+def heated(target, pilot: Pilot, seed: int = 0, *, can_scout: bool = True):
     """The pilot's result from starts around the origin, its ledger checked against what was evaluated."""
     COUNTER.reset()
     ledger = Ledger()
     positions = jax.random.normal(jax.random.key(50 + seed), (pilot.num_chains, 2))
     key = jax.random.key(60 + seed)
-    result = heat(key, target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, ledger)
+    result = heat(key, target, KERNEL, positions, pilot, KERNEL.optimal_acceptance, ledger, can_scout=can_scout)
     assert COUNTER.wait(result.positions) == ledger.total == ledger.points["pilot"]
     assert ledger.total <= planned_evaluations(pilot, KERNEL)
     return result, ledger
@@ -67,7 +67,7 @@ def test_scouts_find_the_mode_that_no_chain_started_in(seed):
     check_second_mode(result)
     assert result.scout_rhat > 1.4 and result.scout_reach >= 16.0
     # The saboteur: without scouts the pilot is sure of itself and has seen one mode.
-    blind, _ = heated(target, pilot_of(0), seed)
+    blind, _ = heated(target, pilot_of(), seed, can_scout=False)
     assert blind.is_mixed and np.isnan(blind.scout_rhat)
     must_fail(check_second_mode, blind)
 
@@ -75,7 +75,7 @@ def test_scouts_find_the_mode_that_no_chain_started_in(seed):
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_where_there_is_nothing_to_find_the_ladder_stays(seed):
     target = two_modes(0.0)
-    blind, without = heated(target, pilot_of(0), seed)
+    blind, without = heated(target, pilot_of(), seed, can_scout=False)
     result, ledger = heated(target, pilot_of(), seed)
     assert result.is_mixed and not result.is_running_away
     assert result.hottest == blind.hottest == 4.0 and result.rhats == blind.rhats

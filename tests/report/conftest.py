@@ -59,7 +59,7 @@ def _note(level: int) -> dict:
 def _write_common(folder: Path, name: str, method: str, target: dict, dim: int, **result) -> None:
     config = {"name": name, "description": "A run for tests.", "target": target, "method": method, "seed": 3}
     config |= {"budget": None, "settings": {"buffer_size": 20_000, "ladder": {"temperatures": list(TEMPERATURES)}}}
-    write_json(folder / "config.json", {"format": "tempering run 1", "config": config})
+    write_json(folder / "config.json", {"format": "tempering run 2", "config": config})
     write_json(folder / "environment.json", {"python": "3.11", "devices": ["cpu"], "versions": {"jax": "0.10.1"}})
     (folder / "stats.jsonl").write_text(json.dumps({"seconds": 0.0, "event": "start"}) + "\n")
     levels = [record.as_dict() for record in _records()]

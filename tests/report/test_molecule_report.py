@@ -69,7 +69,7 @@ def test_lines_are_the_bonds_where_they_are_known(bonds):
 
 def test_a_run_in_internal_coordinates_has_the_figures_of_a_molecule(tmp_path):
     config = {"name": "inner", "target": {"name": "aldp_internal", "arguments": {}}, "method": "ptsd", "seed": 3}
-    write_json(tmp_path / "config.json", {"format": "tempering run 1", "config": config})
+    write_json(tmp_path / "config.json", {"format": "tempering run 2", "config": config})
     levels = [LevelRecord(0, 5.0).as_dict(), LevelRecord(1, 1.0).as_dict()]
     write_json(tmp_path / "sampler.json", {"geometry": None, "chart": INNER.chart.as_dict(), "levels": levels})
     conformations = _conformations()

@@ -50,7 +50,7 @@ def _contents(geometry: Centred, **parts) -> RunContents:
 
 def _write_run(folder: Path, evaluation: dict[str, np.ndarray], *, geometry: dict | None, target: str) -> Path:
     config = {"name": "particles", "target": {"name": target, "arguments": {}}, "method": "ptsd", "seed": 3}
-    write_json(folder / "config.json", {"format": "tempering run 1", "config": config})
+    write_json(folder / "config.json", {"format": "tempering run 2", "config": config})
     if geometry is not None:
         levels = [LevelRecord(0, 4.0).as_dict(), LevelRecord(1, 1.0).as_dict()]
         write_json(folder / "sampler.json", {"geometry": geometry, "levels": levels})

@@ -31,7 +31,7 @@ bad_changes = st.one_of(
                 "training.num_steps",
                 "network.width",
                 "ladder.hottest",
-                "sampling.rtol",
+                "sampling.churn",
                 "target.name",
                 "method",
                 "target.arguments.dim",

@@ -27,7 +27,7 @@ __all__ = [
     "sampler_of",
 ]
 
-NETWORK = Network(width=8, depth=2, num_frequencies=3)
+NETWORK = Network(width=8, depth=2)
 SAMPLING = Sampling(num_steps=120, chunk_size=500)
 LOCATION, STD, LOG_Z = np.array([2.0, -5.0, 0.5]), np.array([0.5, 3.0, 1.2]), 1.25
 SIGMA_MIN, SIGMA_MAX = 0.02, 20.0
@@ -37,9 +37,9 @@ TARGET, COUNTER = counting_target(Gaussian(LOCATION, np.diag(STD**2), log_consta
 def sampler_of(denoiser, **changes) -> Sampler:
     """The sampler of `denoiser`, with facts as a fit leaves them but for `changes`."""
     location, std = (jnp.asarray(value, jnp.float32) for value in (LOCATION, STD))
-    numbers = (jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX, -1.2, 1.2, 7.0))
+    numbers = (jnp.asarray(n, jnp.float32) for n in (SIGMA_MIN, SIGMA_MAX))
     prior = Prior.diagonal(location, jnp.sqrt(SIGMA_MAX**2 + std**2))
-    model = DiffusionModel(denoiser, prior, NoiseLevels(*numbers, "log_uniform"))
+    model = DiffusionModel(denoiser, prior, NoiseLevels(*numbers))
     levels = [LevelRecord(0, 2.0), LevelRecord(1, 1.0, ess_fraction=0.9, evaluations={"refinement": 1000})]
     facts = {
         "model": model,

@@ -7,8 +7,8 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from building import layout_of_bonds, peptide_topology
 
-from tempering.lab.building import layout_of_bonds, peptide_topology
 from tempering.molecules.coordinates.dihedrals import dihedrals
 from tempering.molecules.system.reading import read_system
 from tempering.molecules.system.record import MoleculeRecord, Term

@@ -58,10 +58,8 @@ def _common() -> dict[str, Any]:
         "num_final_draws": 16,
         "ladder": Ladder(hottest=8.0, num_levels=4),
         "initial": Initial(num_chains=SIZE, num_steps=8, burn_in=4, thin=2, scale=3.0),
-        "network": Network(width=8, depth=2, num_frequencies=3),
-        "training": Training(
-            num_steps=20, num_finetune_steps=10, batch_size=16, check_every=10, warmup_steps=2, ema_decay=0.9
-        ),
+        "network": Network(width=8, depth=2),
+        "training": Training(num_steps=20, num_finetune_steps=10, batch_size=16, check_every=10),
         "sampling": Sampling(num_steps=6, chunk_size=SIZE),
     }
 
@@ -74,15 +72,13 @@ def tiny_ptsd(**changes) -> PTSDSettings:
 def shrunk(settings: Settings, **changes) -> Settings:
     """Settings as they are but with a network, training and sampling that take no time."""
     tiny = {
-        "network": replace(settings.network, width=8, depth=2, num_frequencies=3, coordinate_width=4),
+        "network": replace(settings.network, width=8, depth=2, coordinate_width=4),
         "training": replace(
             settings.training,
             num_steps=12,
             num_finetune_steps=12,
             batch_size=16,
             check_every=12,
-            warmup_steps=2,
-            ema_decay=0.9,
         ),
         "sampling": replace(settings.sampling, num_steps=3),
     }
@@ -114,7 +110,6 @@ PT_DM_CHANGES = (
     "initial.thin=2",
     "network.width=8",
     "network.depth=2",
-    "network.num_frequencies=3",
     "network.coordinate_width=4",
     "training.num_steps=20",
     "training.num_finetune_steps=10",

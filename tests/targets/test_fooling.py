@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fooling_targets import FOOLING, Banana, Funnel, Ring, StudentMixture
 
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation
-from tempering.lab.fooling import FOOLING, Banana, Funnel, Ring, StudentMixture
 from tempering.targets import ExactTarget
 
 NUM = 50_000

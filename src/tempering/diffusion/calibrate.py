@@ -31,8 +31,8 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     return _SPREAD_MULTIPLE * jnp.max(std)
 
 
-def _inner_scale(noise: Noise, buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
-    return (inner_scale if noise.inner_scale == "gradients" else inner_scale_of_values)(buffer, beta)
+def _inner_scale(buffer: Buffer, beta: Float[Array, ""], has_gradients: bool) -> Float[Array, " dim"]:
+    return (inner_scale if has_gradients else inner_scale_of_values)(buffer, beta)
 
 
 @eqx.filter_jit
@@ -44,16 +44,19 @@ def noise_levels(
     *,
     colder_by: Float[Array, ""] | float = 1.0,
     is_training: bool = False,
+    has_gradients: bool = True,
 ) -> NoiseLevels:
-    """The noise range for sampling at `beta * colder_by`, or for training at `beta`, from the buffer at `beta`."""
+    """The noise range for sampling at `beta * colder_by`, or for training at `beta`, from the buffer at `beta`.
+
+    Without gradients the within-mode scale is read off the log densities of neighbouring samples.
+    """
     if noise.sigma_min is not None:
         sigma_min = jnp.asarray(noise.sigma_min, jnp.float32)
     else:
-        smallest = jnp.min(_inner_scale(noise, buffer, beta)) / jnp.sqrt(jnp.asarray(colder_by, jnp.float32))
+        smallest = jnp.min(_inner_scale(buffer, beta, has_gradients)) / jnp.sqrt(jnp.asarray(colder_by, jnp.float32))
         sigma_min = _INNER_SHARE * smallest / (_TRAINING_MARGIN if is_training else 1.0)
         sigma_min = jnp.minimum(sigma_min, 0.1 * sigma_max)  # a flat density has no inner scale
-    log_mean, log_std, rho = (jnp.asarray(n, jnp.float32) for n in (noise.log_mean, noise.log_std, noise.rho))
-    return NoiseLevels(sigma_min, sigma_max, log_mean, log_std, rho, noise.distribution)
+    return NoiseLevels(sigma_min, sigma_max)
 
 
 @eqx.filter_jit
@@ -86,14 +89,14 @@ def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | 
 
 @eqx.filter_jit
 def _places(
-    noise: Noise, buffer: Buffer, beta: Array, sigma_max: Array, *, use_gradients: bool, size: int
+    noise: Noise, buffer: Buffer, beta: Array, sigma_max: Array, *, use_gradients: bool, has_gradients: bool, size: int
 ) -> tuple[tuple[LevelData, ...], Float[Array, " place"]]:
     """A level's data in as many places of `size` samples as it takes, and how much of its weight is in each."""
     num = -(-buffer.size // size)
     full = padded(buffer, num * size)
     gradient, weight = full.states().tempered_grad(beta), full.weight
     location, scale = _location_and_scale(noise, buffer)
-    variance = _inner_scale(noise, buffer, beta) ** 2
+    variance = _inner_scale(buffer, beta, has_gradients) ** 2
     if noise.is_isotropic:
         variance = jnp.full_like(variance, 1.0 / jnp.mean(1.0 / variance))
 
@@ -102,7 +105,7 @@ def _places(
             full.position[begin : begin + size],
             gradient[begin : begin + size],
             weight[begin : begin + size],
-            noise_levels(noise, buffer, beta, sigma_max, is_training=True),
+            noise_levels(noise, buffer, beta, sigma_max, is_training=True, has_gradients=has_gradients),
             variance if use_gradients else jnp.zeros_like(variance),
             location,
             scale,
@@ -120,6 +123,7 @@ def dataset_of(
     sigma_max: Float[Array, ""],
     *,
     use_gradients: bool,
+    has_gradients: bool = True,
     shares: tuple[float, ...] | None = None,
     size: int = 0,
     num_places: int = 0,
@@ -131,6 +135,7 @@ def dataset_of(
 
     Args:
         use_gradients: set the blend to the within-mode variance of each level.
+        has_gradients: whether the buffers hold gradients of the target.
         shares: how often each level is seen; None means alike.
         size: samples of a place; 0 takes the largest buffer's.
         num_places: pad with places that are never seen to so many.
@@ -141,7 +146,15 @@ def dataset_of(
     share: list[float] = []
     judged: list[float] = []
     for buffer, beta, own in zip(buffers, np.asarray(betas), shares, strict=True):
-        level, weights = _places(noise, buffer, jnp.asarray(beta), sigma_max, use_gradients=use_gradients, size=size)
+        level, weights = _places(
+            noise,
+            buffer,
+            jnp.asarray(beta),
+            sigma_max,
+            use_gradients=use_gradients,
+            has_gradients=has_gradients,
+            size=size,
+        )
         parts = np.asarray(weights).tolist()
         places += level
         share += [own * part for part in parts]

@@ -42,25 +42,26 @@ _LARGEST_GAMMA = 2.0**0.5 - 1.0
 
 
 class Kicks(eqx.Module):
-    """S_churn, S_min, S_max and S_noise of Algorithm 2; static, as `Method` is. `high` None has no upper limit."""
+    """S_churn and S_max of Algorithm 2, with S_min = 0 and S_noise = 1; static, as `Method` is.
+
+    `high` None has no upper limit.
+    """
 
     churn: float = eqx.field(static=True)
-    low: float = eqx.field(static=True)
     high: float | None = eqx.field(static=True)
-    noise: float = eqx.field(static=True)
 
 
 def kick_sizes(sigmas: Float[Array, " node"], kicks: Kicks) -> tuple[Float[Array, " step"], Float[Array, " step"]]:
     """Where every step is kicked to, sigma_hat = (1 + gamma) sigma, and the standard deviation s of its kick.
 
-    gamma = min(S_churn / num_steps, sqrt(2) - 1) for S_min <= sigma <= S_max, else 0. Beyond Algorithm 2, sigma_hat
+    gamma = min(S_churn / num_steps, sqrt(2) - 1) for sigma <= S_max, else 0. Beyond Algorithm 2, sigma_hat
     stays within the grid: above its first node no denoiser was trained.
     """
     sigma = sigmas[:-1]
     gamma = min(kicks.churn / sigma.shape[0], _LARGEST_GAMMA)
-    is_kicked = (sigma >= kicks.low) & (sigma <= (jnp.inf if kicks.high is None else kicks.high))
+    is_kicked = sigma <= (jnp.inf if kicks.high is None else kicks.high)
     raised = jnp.where(is_kicked, jnp.minimum((1.0 + gamma) * sigma, sigmas[0]), sigma)
-    return raised, kicks.noise * jnp.sqrt((raised - sigma) * (raised + sigma))
+    return raised, jnp.sqrt((raised - sigma) * (raised + sigma))
 
 
 def _log_kick_ratio(noise: Array, pull: Array, share: Array, jacobian: Array | None, mean_eigenvalue: Array) -> Array:

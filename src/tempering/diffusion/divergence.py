@@ -1,7 +1,6 @@
-"""How maps change volume, in forward mode: value and Jacobian products in one pass, no activations stored.
+"""How steps of a solver change volume, in forward mode: value and Jacobian products in one pass, no activations stored.
 
-Two quantities: the trace of a denoiser's Jacobian, for solvers that follow the continuous flow closely, and the log
-determinant of one discrete step, which is what the density of a discretely integrated sample really changes by.
+The log determinant of one discrete step is what the density of a discretely integrated sample really changes by.
 """
 
 from collections.abc import Callable
@@ -9,30 +8,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from tempering.types import Array, Denoise, Float, Key
+from tempering.types import Array, Float, Key
 
-__all__ = ["denoise_with_trace", "probed_log_det", "step_with_log_det"]
-
-
-def denoise_with_trace(
-    denoise: Denoise, x: Float[Array, " dim"], sigma: Float[Array, ""], key: Key, *, divergence: str, num_probes: int
-) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
-    """The denoised point and the trace of its Jacobian.
-
-    Args:
-        key: of the probes; unused unless `divergence` is hutchinson.
-        divergence: exact pushes dim unit vectors through one linearisation; hutchinson averages v^T J v over
-            `num_probes` Rademacher vectors; none returns 0, for samples without a density.
-    """
-    function = lambda point: denoise(point, sigma)  # noqa: E731
-    if divergence == "none":
-        return function(x), jnp.zeros(())
-    if divergence == "exact":
-        denoised, push = jax.linearize(function, x)
-        return denoised, jnp.trace(jax.vmap(push)(jnp.eye(x.shape[0], dtype=x.dtype)))
-    probes = jax.random.rademacher(key, (num_probes, x.shape[0]), x.dtype)
-    denoised, push = jax.linearize(function, x)
-    return denoised, jnp.mean(jax.vmap(lambda probe: jnp.vdot(probe, push(probe)))(probes))
+__all__ = ["probed_log_det", "step_with_log_det"]
 
 
 def step_with_log_det(

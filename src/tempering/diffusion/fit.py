@@ -19,7 +19,14 @@ from tempering.diffusion.precondition import Denoiser
 from tempering.settings import Training
 from tempering.types import Array, Bool, Float, Int, Key, Keys
 
-__all__ = ["Dataset", "FitInfo", "LevelData", "fit_networks"]
+__all__ = ["CLIP_NORM", "EMA_DECAY", "WARMUP_STEPS", "Dataset", "FitInfo", "LevelData", "fit_networks"]
+
+WARMUP_STEPS = 100
+"""Steps in which the learning rate rises: Adam's moments know nothing at first."""
+CLIP_NORM = 1.0
+"""Limit on the global norm of a gradient: one bad batch must not throw the weights away."""
+EMA_DECAY = 0.999
+"""Of the averaged weights that are kept: an average over about a thousand steps."""
 
 _VALIDATION_DRAWS = 4096
 """Held-out samples, with noise, of every check: the same ones, so that checks compare weights, not noise."""
@@ -288,11 +295,11 @@ def fit_networks(
     fit = _begin(params, num_models)
     rule = _Rule(
         jnp.asarray(training.learning_rate),
-        jnp.asarray(float(training.warmup_steps)),
+        jnp.asarray(float(WARMUP_STEPS)),
         jnp.asarray(float(num_steps)),
-        jnp.asarray(training.ema_decay),
+        jnp.asarray(EMA_DECAY),
         jnp.asarray(training.patience, jnp.int32),
-        jnp.asarray(training.clip_norm),
+        jnp.asarray(CLIP_NORM),
         training.batch_size,
         training.check_every,
     )

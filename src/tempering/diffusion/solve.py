@@ -1,9 +1,8 @@
 """A denoiser made into samples: probability-flow ODE (with log densities), the same with churn, and reverse SDE.
 
 Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min. With sigma as the clock the flow is
-dx / d sigma = (x - D(x; sigma)) / sigma. On a grid, log q is that of the discrete map itself, so importance weights are
-right for any number of steps; the adaptive solver follows d log q / d sigma = -(dim - tr dD/dx) / sigma instead.
-One key a particle: chunk size changes memory, not results.
+dx / d sigma = (x - D(x; sigma)) / sigma. log q is that of the discrete map itself, so importance weights are right for
+any number of steps. One key a particle: chunk size changes memory, not results.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion.churn import Kicks, churned
-from tempering.diffusion.divergence import denoise_with_trace, step_with_log_det
+from tempering.diffusion.divergence import step_with_log_det
 from tempering.diffusion.noise import Prior
 from tempering.diffusion.steps import flow_step
 from tempering.numerics import compensated_add
@@ -37,8 +36,6 @@ class Method(eqx.Module):
     solver: str = eqx.field(static=True)
     divergence: str = eqx.field(static=True)
     num_probes: int = eqx.field(static=True)
-    rtol: float = eqx.field(static=True)
-    atol: float = eqx.field(static=True)
     kicks: Kicks | None = None
 
 
@@ -49,8 +46,8 @@ def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
         divergence = "exact" if dim <= _LARGEST_EXACT else "hutchinson"
     kicks = None
     if sampling.solver == "churn":
-        kicks = Kicks(sampling.churn, sampling.churn_min, sampling.churn_max, sampling.churn_noise)
-    return Method(sampling.solver, divergence, sampling.num_probes, sampling.rtol, sampling.atol, kicks)
+        kicks = Kicks(sampling.churn, sampling.churn_max)
+    return Method(sampling.solver, divergence, sampling.num_probes, kicks)
 
 
 def is_exact(sampling: Sampling, dim: int) -> bool:
@@ -58,8 +55,16 @@ def is_exact(sampling: Sampling, dim: int) -> bool:
     return method_of(sampling, with_density=True, dim=dim).divergence == "exact"
 
 
-def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
-    """Euler or Heun along the nodes. The log density falls by log |det| of every step, summed with compensation."""
+def flow(
+    denoise: Denoise, x: Float[Array, " dim"], sigmas: Float[Array, " node"], key: Key, method: Method
+) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
+    """Carry one point along the probability flow through the nodes by Euler or Heun, up or down.
+
+    Churn counts as Heun here: no kicks. The log density falls by log |det| of every step, summed with compensation.
+
+    Returns:
+        The point at the last node and log q(there) - log q(here).
+    """
 
     def one_step(carry, nodes):
         x, total, compensation, scale = carry
@@ -78,45 +83,6 @@ def _flow_on_grid(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: M
     nodes = (jnp.arange(sigmas.shape[0] - 1), sigmas[:-1], sigmas[1:])
     (x, total, _, _), _ = jax.lax.scan(one_step, (x, jnp.zeros(()), jnp.zeros(()), jnp.ones(())), nodes)
     return x, total
-
-
-def _flow_adaptive(denoise: Denoise, x: Array, sigmas: Array, key: Key, method: Method) -> tuple[Array, Array]:
-    """Dormand-Prince in ln sigma with error control through Diffrax; the probes stay fixed, so the field is smooth."""
-    import diffrax  # here, because importing it costs as much as the rest of the library
-
-    def field(log_sigma, state, _):
-        x = state[0]
-        denoised, trace = denoise_with_trace(
-            denoise, x, jnp.exp(log_sigma), key, divergence=method.divergence, num_probes=method.num_probes
-        )
-        return x - denoised, trace - x.shape[0]  # (dx, d log q) / d ln sigma
-
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        diffrax.Dopri5(),
-        t0=jnp.log(sigmas[0]),
-        t1=jnp.log(sigmas[-1]),
-        dt0=None,
-        y0=(x, jnp.zeros(())),
-        stepsize_controller=diffrax.PIDController(rtol=method.rtol, atol=method.atol),
-        max_steps=10_000,
-        throw=False,
-    )
-    is_ok = solution.result == diffrax.RESULTS.successful
-    moved, total = jax.tree.map(lambda leaf: jnp.where(is_ok, leaf[0], jnp.nan), solution.ys)
-    return moved, total  # NaN where the step limit was hit: counted downstream as non-finite, never used
-
-
-def flow(
-    denoise: Denoise, x: Float[Array, " dim"], sigmas: Float[Array, " node"], key: Key, method: Method
-) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
-    """Carry one point along the probability flow through the nodes, up or down. Churn counts as Heun here: no kicks.
-
-    Returns:
-        The point at the last node and log q(there) - log q(here).
-    """
-    integrate = _flow_adaptive if method.solver == "adaptive" else _flow_on_grid
-    return integrate(denoise, x, sigmas, key, method)
 
 
 def _ancestral(denoise: Denoise, x: Array, sigmas: Array, key: Key) -> Array:

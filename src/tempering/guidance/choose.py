@@ -4,6 +4,8 @@ Consumes the networks and buffers so far; produces a diffusion model at the next
 on points that are paid for: the last buffer, reweighted to the next temperature.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +14,8 @@ import numpy as np
 from tempering.buffer import Buffer, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
-from tempering.guidance.extrapolate import Guided, GuidedByOne, Rescaled, Taylor, extrapolation_weights
+from tempering.guidance.ablations import Rescaled, Taylor
+from tempering.guidance.extrapolate import Guided, GuidedByOne, extrapolation_weights
 from tempering.settings import PTSDSettings, Sampling
 from tempering.types import Array, Denoise, Float, Key
 
@@ -26,13 +29,14 @@ density of so many points is one program."""
 class History(eqx.Module):
     """Levels that are done, hottest first: `betas` has one more, the level to reach.
 
-    `networks` is one for all levels, or those of the last two.
+    `networks` is one for all levels, or those of the last two. `has_gradients` says whether buffers hold gradients.
     """
 
     buffers: tuple[Buffer, ...]
     betas: Float[Array, " next_level"]
     networks: tuple[eqx.Module, ...]
     sigma_max: Float[Array, ""]
+    has_gradients: bool = eqx.field(static=True, default=True)
 
     @property
     def num_done(self) -> int:
@@ -54,7 +58,7 @@ class History(eqx.Module):
         return denoiser_of(network, settings.noise, self.buffers[-age], self.beta(age))
 
 
-def _finite_difference(history: History, settings: PTSDSettings, coordinate: str, num_nodes: int) -> Denoise:
+def _finite_difference(history: History, settings: PTSDSettings, coordinate: str, num_nodes: int = 2) -> Denoise:
     temperatures = 1.0 / np.asarray(history.betas)
     nodes = jax.device_put(temperatures[-2 : -2 - num_nodes : -1])
     weights = extrapolation_weights(jnp.asarray(temperatures[-1]), nodes, coordinate)
@@ -62,20 +66,38 @@ def _finite_difference(history: History, settings: PTSDSettings, coordinate: str
     return GuidedByOne.of(models, weights) if len(history.networks) == 1 else Guided(models, weights)
 
 
-def _denoise(history: History, settings: PTSDSettings, kind: str, coordinate: str, order: int) -> Denoise:
-    """One way to the next temperature."""
-    cold, beta, beta_next = history.denoiser(1, settings), history.beta(1), history.beta(0)
-    if kind == "finite_difference":
-        has_three = len(history.networks) == 1 and history.num_done >= 3
-        return _finite_difference(history, settings, coordinate, 3 if order == 2 and has_three else 2)
-    if kind == "conditioned":
-        buffer = history.anticipated() if settings.guidance.is_anticipating else history.buffers[-1]
-        return denoiser_of(history.networks[0], settings.noise, buffer, beta_next)
-    if kind == "autodiff":
-        return Taylor.towards(cold, beta, beta_next, coordinate)
-    if kind == "rescale":
-        return Rescaled(cold, beta_next / beta)
-    return cold
+def _second_order(history: History, settings: PTSDSettings, coordinate: str) -> Denoise:
+    """From three levels, where one network knows so many."""
+    has_three = len(history.networks) == 1 and history.num_done >= 3
+    return _finite_difference(history, settings, coordinate, 3 if has_three else 2)
+
+
+def _conditioned(history: History, settings: PTSDSettings, coordinate: str) -> Denoise:
+    buffer = history.anticipated() if settings.guidance.is_anticipating else history.buffers[-1]
+    return denoiser_of(history.networks[0], settings.noise, buffer, history.beta(0))
+
+
+def _taylor(history: History, settings: PTSDSettings, coordinate: str) -> Denoise:
+    return Taylor.towards(history.denoiser(1, settings), history.beta(1), history.beta(0), coordinate)
+
+
+def _rescaled(history: History, settings: PTSDSettings, coordinate: str) -> Denoise:
+    return Rescaled(history.denoiser(1, settings), history.beta(0) / history.beta(1))
+
+
+def _coldest(history: History, settings: PTSDSettings, coordinate: str) -> Denoise:
+    return history.denoiser(1, settings)
+
+
+_WAYS: dict[str, Callable[[History, PTSDSettings, str], Denoise]] = {
+    "finite_difference": _finite_difference,
+    "second_order": _second_order,
+    "conditioned": _conditioned,
+    "autodiff": _taylor,
+    "rescale": _rescaled,
+    "none": _coldest,
+}
+"""Denoisers at the next temperature, by `guidance.kind`; the last argument is the coordinate."""
 
 
 def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionModel]:
@@ -85,22 +107,24 @@ def candidates(history: History, settings: PTSDSettings) -> dict[str, DiffusionM
     network asked for the next temperature and at the second order in log T.
     """
     guidance = settings.guidance
-    ways = {guidance.kind: (guidance.kind, guidance.coordinate, guidance.order)}
+    ways = {guidance.kind: (guidance.kind, guidance.coordinate)}
     if guidance.kind == "automatic":
-        ways = {name: ("finite_difference", name, 1) for name in ("log_T", "T")}
+        ways = {name: ("finite_difference", name) for name in ("log_T", "T")}
         if settings.network.is_shared:
-            ways["conditioned"] = ("conditioned", "log_T", 1)
+            ways["conditioned"] = ("conditioned", "log_T")
             if history.num_done >= 3:
-                ways["log_T, second order"] = ("finite_difference", "log_T", 2)
+                ways["log_T, second order"] = ("second_order", "log_T")
     beta, beta_next = history.beta(1), history.beta(0)
+    known = {"has_gradients": history.has_gradients}
     if guidance.is_anticipating:
         buffer = history.anticipated()
-        levels = noise_levels(settings.noise, buffer, beta_next, history.sigma_max)
+        levels = noise_levels(settings.noise, buffer, beta_next, history.sigma_max, **known)
     else:
         buffer = history.buffers[-1]
-        levels = noise_levels(settings.noise, buffer, beta, history.sigma_max, colder_by=beta_next / beta)
+        levels = noise_levels(settings.noise, buffer, beta, history.sigma_max, colder_by=beta_next / beta, **known)
     prior = prior_of(settings.noise, buffer, history.sigma_max)
-    return {name: DiffusionModel(_denoise(history, settings, *way), prior, levels) for name, way in ways.items()}
+    denoisers = {name: _WAYS[kind](history, settings, coordinate) for name, (kind, coordinate) in ways.items()}
+    return {name: DiffusionModel(denoise, prior, levels) for name, denoise in denoisers.items()}
 
 
 def predicted_ess(

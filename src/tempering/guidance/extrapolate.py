@@ -7,43 +7,28 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion import Denoiser
-from tempering.diffusion.precondition import temperature_input
 from tempering.types import Array, Denoise, Float
 
-__all__ = ["Guided", "GuidedByOne", "Rescaled", "Taylor", "extrapolation_weights", "guidance_weight"]
+__all__ = ["COORDINATES", "Guided", "GuidedByOne", "extrapolation_weights"]
 
-_COORDINATES = {
+COORDINATES = {
     "T": lambda temperature: temperature,
     "log_T": jnp.log,
-    "inverse_T": lambda temperature: 1.0 / temperature,
 }
-
-
-def guidance_weight(
-    temperature: Float[Array, ""], cold: Float[Array, ""], hot: Float[Array, ""], coordinate: str
-) -> Float[Array, ""]:
-    """w = (f(T1) - f(T)) / (f(T2) - f(T1)) with f the coordinate: the paper's w for f(T) = T.
-
-    Args:
-        temperature: T, the level to reach; below `cold` for extrapolation.
-        cold: T1, the colder of the two models.
-        hot: T2, the hotter.
-        coordinate: T, log_T or inverse_T.
-    """
-    f = _COORDINATES[coordinate]
-    return (f(cold) - f(temperature)) / (f(hot) - f(cold))
+"""What guidance may be linear in."""
 
 
 @eqx.filter_jit
 def extrapolation_weights(
     temperature: Float[Array, ""], nodes: Float[Array, " node"], coordinate: str
 ) -> Float[Array, " node"]:
-    """Lagrange's weights of the polynomial through `nodes`, at `temperature`: (1 + w, -w) for two nodes, coldest first.
+    """Lagrange's weights of the polynomial through `nodes`, at `temperature`, coldest first.
 
+    For two nodes (1 + w, -w) with w = (f(T1) - f(T)) / (f(T2) - f(T1)), f the coordinate: the paper's w for f(T) = T.
     With three nodes in a geometric ladder and log T as the coordinate they are (3, -3, 1): the bias is of higher order,
     and errors of the models are multiplied by more.
     """
-    f = _COORDINATES[coordinate]
+    f = COORDINATES[coordinate]
     places, place = f(nodes), f(temperature)
     num = nodes.shape[0]
     is_own = jnp.eye(num, dtype=bool)
@@ -61,11 +46,6 @@ class Guided(eqx.Module):
 
     models: tuple[Denoise, ...]
     weights: Float[Array, " node"]
-
-    @classmethod
-    def between(cls, cold: Denoise, hot: Denoise, weight: Float[Array, ""]) -> "Guided":
-        """The paper's guidance of strength w between two models."""
-        return cls((cold, hot), jnp.stack([1.0 + weight, -weight]))
 
     def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
         """The guided denoiser of one point."""
@@ -99,44 +79,3 @@ class GuidedByOne(eqx.Module):
         """The guided denoiser of one point."""
         ask = lambda *level: Denoiser(self.network, *level)(x_noisy, sigma)  # noqa: E731
         return _combined(jax.vmap(ask)(self.location, self.sigma_data, self.c_temperature), self.weights)
-
-
-class Rescaled(eqx.Module):
-    """x + (T1 / T) (D(x; sigma, T1) - x): the coldest model's score times the ratio of temperatures.
-
-    Exact as sigma tends to 0, wrong at every other noise level.
-    """
-
-    model: Denoise
-    ratio: Float[Array, ""]
-
-    def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
-        """The rescaled denoiser of one point."""
-        return x_noisy + self.ratio * (self.model(x_noisy, sigma) - x_noisy)
-
-
-class Taylor(eqx.Module):
-    """D(T1) + (f(T) - f(T1)) dD/df at T1: a first-order Taylor step of a network that is told the temperature.
-
-    The derivative is that of the network's input c_temperature = ln(T) / 2; f is T or log T or 1 / T.
-    """
-
-    model: Denoiser
-    step: Float[Array, ""]
-
-    @classmethod
-    def towards(cls, model: Denoiser, beta: Float[Array, ""], beta_next: Float[Array, ""], coordinate: str) -> "Taylor":
-        """The step from one inverse temperature to the next, in units of c_temperature."""
-        f = _COORDINATES[coordinate]
-        slope = jax.grad(lambda c_temperature: f(jnp.exp(2.0 * c_temperature)))(temperature_input(beta))
-        return cls(model, (f(1.0 / beta_next) - f(1.0 / beta)) / slope)
-
-    def __call__(self, x_noisy: Float[Array, " dim"], sigma: Float[Array, ""]) -> Float[Array, " dim"]:
-        """The extrapolated denoiser of one point."""
-
-        def at(c_temperature: Array) -> Array:
-            model = eqx.tree_at(lambda model: model.c_temperature, self.model, c_temperature)
-            return model(x_noisy, sigma)
-
-        value, slope = jax.jvp(at, (self.model.c_temperature,), (jnp.ones_like(self.model.c_temperature),))
-        return value + self.step * slope

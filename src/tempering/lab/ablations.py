@@ -11,7 +11,7 @@ __all__ = ["ablations"]
 _WAYS = {
     "fd": ("finite difference linear in T", Guidance("finite_difference", "T")),
     "fd-log": ("finite difference linear in log T", Guidance("finite_difference", "log_T")),
-    "fd-2": ("finite difference of second order in log T", Guidance("finite_difference", "log_T", order=2)),
+    "fd-2": ("finite difference of second order in log T", Guidance("second_order", "log_T")),
     "me": ("model extrapolation: the network asked for the next temperature", Guidance("conditioned")),
     "ad": ("autodiff: a Taylor step of the network in T", Guidance("autodiff", "T")),
     "rs": ("rescaled score of the coldest model", Guidance("rescale")),

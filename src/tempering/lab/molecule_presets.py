@@ -70,7 +70,7 @@ _OURS = PTSDSettings(
     training=_TRAINING,
     sampling=_SAMPLING,
     guidance=Guidance("reweighted"),
-    resampling=Resampling(quantile=None, min_ess=0.2, scheme="systematic"),
+    resampling=Resampling(quantile=None, scheme="systematic"),
     refinement=Refinement(num_steps=6),
     last_refinement=Refinement(num_steps=26, num_states=8, adapt_fraction=0.1),
 )

@@ -31,7 +31,7 @@ from tempering.types import Event, Float, Key, OnEvent, ignore_event
 __all__ = ["Reference", "ReferenceSettings", "default_reference_settings", "draws_and_thin", "make_reference"]
 
 _LEAST_CHAINS = 16  # standard errors are taken over chains
-_PILOT = Pilot(num_chains=64, num_steps=400, growth=1.5, max_rounds=12, max_rhat=1.1, num_scout_legs=0)
+_PILOT = Pilot(num_chains=64, num_steps=400, growth=1.5, max_rounds=12, max_rhat=1.1)
 
 
 @dataclass(frozen=True)
@@ -224,5 +224,7 @@ def _found_temperatures(
     """The ladder below the coolest temperature at which a pilot's chains mix."""
     key_start, key_heat = jax.random.split(key)
     points = normal_start(target.dim, settings.scale)(key_start, _PILOT.num_chains)
-    found = heat(key_heat, target, kernel, points, _PILOT, kernel.optimal_acceptance, ledger, measure="together")
+    found = heat(
+        key_heat, target, kernel, points, _PILOT, kernel.optimal_acceptance, ledger, measure="together", can_scout=False
+    )
     return temperatures_of(Ladder(hottest=found.hottest), dim=target.dim)

@@ -21,6 +21,7 @@ from tempering.runs.records import LevelRecord, finite_or_none, level_warnings
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
 from tempering.settings import MethodSettings, Network, PTSDSettings, Sampling
+from tempering.targets.cost import has_gradient
 from tempering.types import Array, Float, Int, Key, Keys
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
@@ -36,7 +37,8 @@ __all__ = [
     "place_size",
 ]
 
-
+_MEMORY = 0.5
+"""With one network for all levels, how often a level's samples are seen for once of the next colder's."""
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
 LJ-55 a step of all draws would take 95 GB, and as long as 440 without determinants."""
@@ -86,8 +88,9 @@ def data_of_all_levels(
     sigma_max: Float[Array, ""],
     settings: PTSDSettings,
     num_places: int,
+    has_gradients: bool = True,
 ) -> Dataset:
-    """The data of one network for all levels, hottest first: each is seen `training.memory` times as often as the next.
+    """The data of one network for all levels, hottest first: each is seen half as often as the next.
 
     Checks judge the levels with the largest share alone, those the fit is for: small buffers of levels long past are
     overfitted while these still improve.
@@ -96,9 +99,10 @@ def data_of_all_levels(
         betas: of the buffers, and perhaps of the next level, which is anticipated where `guidance` asks for it.
         num_places: buffers of the usual size to leave room for, so that neither a level more nor the large last one is
             a new program.
+        has_gradients: whether the buffers hold gradients of the target.
     """
     num = len(buffers)
-    shares = [settings.training.memory ** (num - 1 - level) for level in range(num)]
+    shares = [_MEMORY ** (num - 1 - level) for level in range(num)]
     if settings.guidance.is_anticipating and betas.shape[0] > num:
         last, next_ = (jnp.asarray(beta) for beta in np.asarray(betas)[num - 1 : num + 1])
         buffers = (*buffers, reweighted(buffers[-1], last, next_))
@@ -109,6 +113,7 @@ def data_of_all_levels(
         betas[: len(buffers)],
         sigma_max,
         use_gradients=settings.training.use_gradients,
+        has_gradients=has_gradients,
         shares=tuple(shares),
         size=place_size(settings),
         num_places=num_places,
@@ -181,7 +186,8 @@ def final_sampler(
     denoiser, sampling = denoiser_of(network, settings.noise, buffer, beta), settings.sampling
     if sampling.divergence == "automatic" and buffer.position.shape[1] <= LARGEST_EXACT:
         sampling = dataclasses.replace(sampling, divergence="exact")
-    model = DiffusionModel(denoiser, prior, noise_levels(settings.noise, buffer, beta, sigma_max))
+    noise = noise_levels(settings.noise, buffer, beta, sigma_max, has_gradients=has_gradient(target))
+    model = DiffusionModel(denoiser, prior, noise)
     levels = progress.ordered()
     sampler = Sampler(
         model=model,

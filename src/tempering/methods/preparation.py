@@ -88,8 +88,7 @@ def kernel_of(settings: MethodSettings, dim: int) -> Kernel:
 def suited(settings: Settings, target) -> Settings:
     """The settings as a target without gradient needs them; unchanged for all others.
 
-    Chains walk at random, the model learns from samples alone, scales are read off log densities, and the pilot sends
-    no scouts, which go uphill.
+    Chains walk at random, and the model learns from samples alone.
 
     Raises:
         SettingsError: if the settings name a kernel that needs gradients.
@@ -106,8 +105,6 @@ def suited(settings: Settings, target) -> Settings:
     return dataclasses.replace(
         settings,
         exploration=dataclasses.replace(settings.exploration, kernel="random_walk"),
-        pilot=dataclasses.replace(settings.pilot, num_scout_legs=0),
-        noise=dataclasses.replace(settings.noise, inner_scale="values"),
         training=dataclasses.replace(settings.training, use_gradients=False),
     )
 
@@ -194,7 +191,7 @@ def _piloted(
             kernel,
             start_fn(key_start, pilot.num_chains),
             pilot,
-            settings.exploration.target_acceptance or kernel.optimal_acceptance,
+            kernel.optimal_acceptance,
             progress.ledger,
             units=units,
             measure=_measure(settings, target),

@@ -17,7 +17,7 @@ from tempering.runs.checkpoint import Nowhere, Progress, Store
 from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings
-from tempering.targets.cost import points_per_gradient
+from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
 
 __all__ = ["fit", "plan"]
@@ -85,6 +85,7 @@ def fit(
             betas[-1:],
             coldest.sigma_max,
             use_gradients=settings.training.use_gradients,
+            has_gradients=has_gradient(target),
         )
         networks = new_networks(key_network, target.dim, settings.network, 1)
         steps = settings.training.num_steps

@@ -37,7 +37,7 @@ from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
 from tempering.settings import PTSDSettings
 from tempering.targets import Scaled
-from tempering.targets.cost import points_per_gradient
+from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.types import Array, Float, Key, OnEvent, ignore_event
 from tempering.weights.weigh import Weighted, corrected, keep_usable, weigh
 
@@ -73,7 +73,8 @@ class _Run:
     networks: Networks
 
     def history(self) -> History:
-        return History(tuple(self.buffers), betas_of(tuple(self.temperatures)), self.networks.all, self.sigma_max)
+        betas, has_gradients = betas_of(tuple(self.temperatures)), has_gradient(self.target)
+        return History(tuple(self.buffers), betas, self.networks.all, self.sigma_max, has_gradients)
 
 
 def fit(
@@ -150,14 +151,14 @@ def _is_adaptive(settings: PTSDSettings) -> bool:
 
 def _add_next_temperature(run: _Run) -> None:
     """Append the next temperature: of the ladder, or as cold as the last buffer can be reweighted to."""
-    done, ladder = len(run.buffers), run.settings.ladder
+    done = len(run.buffers)
     if run.temperatures[-1] <= 1.0:
         return
     if not _is_adaptive(run.settings):
         run.temperatures.append(run.prepared.temperatures[done])
         return
     last, buffer = run.temperatures[-1], run.buffers[-1]
-    aim = next_temperature(buffer.states().log_ratio, buffer.weight, last, ladder.min_ess)
+    aim = next_temperature(buffer.states().log_ratio, buffer.weight, last)
     # No more levels than there are evaluations for: then they are spaced evenly instead.
     run.temperatures.append(min(aim, last ** (1.0 - 1.0 / max(1, run.most_levels - done))))
 
@@ -230,7 +231,8 @@ def _learn(key: Key, run: _Run) -> None:
         if settings.network.is_shared:
             betas = betas_of(tuple(run.temperatures))
             room = num_places(settings, run.most_levels)
-            everything = data_of_all_levels(tuple(run.buffers), betas, run.sigma_max, settings, room)
+            has_gradients = has_gradient(run.target)
+            everything = data_of_all_levels(tuple(run.buffers), betas, run.sigma_max, settings, room, has_gradients)
             data, networks, levels = (everything,), run.networks.all, (level,)
         else:
             num = _num_networks(settings)
@@ -254,6 +256,7 @@ def _own_data(run: _Run, levels: tuple[int, ...]) -> tuple[Dataset, ...]:
             betas[k : k + 1],
             run.sigma_max,
             use_gradients=settings.training.use_gradients,
+            has_gradients=has_gradient(run.target),
             size=size,
             num_places=room,
         )
@@ -358,7 +361,7 @@ def _refined(key: Key, run: _Run, betas: Array, level: int, pair: Pair) -> Pair:
         refinement,
         swap_interval=settings.exploration.swap_interval,
         swap_scheme=settings.exploration.swap_scheme,
-        target_acceptance=settings.exploration.target_acceptance or kernel.optimal_acceptance,
+        target_acceptance=kernel.optimal_acceptance,
         resampling_scheme=settings.resampling.scheme,
         ledger=run.progress.ledger,
         on_block=lambda done, state: run.tell(

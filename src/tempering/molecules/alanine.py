@@ -1,6 +1,6 @@
 """Alanine dipeptide (ACE-ALA-NME), 22 atoms, AMBER ff96 in OBC1 implicit solvent, without constraints and cutoff.
 
-Its parameters and a minimised structure come with the package; `python -m tempering.lab.make_alanine` made them
+Its parameters and a minimised structure come with the package; `python benchmarks/make_alanine.py` made them
 from OpenMM's own force-field files. Atoms are numbered as in AMBER: ACE 0-5, ALA 6-15, NME 16-21.
 """
 

@@ -69,8 +69,7 @@ def initial_draws(
     positions = start_fn(key_positions, num_levels * initial.num_chains)
     positions = positions.reshape((num_levels, initial.num_chains, -1))
     state, num_replaced = settled(key_start, target, kernel, positions, betas, ledger, "initial_pt")
-    acceptance = exploration.target_acceptance or kernel.optimal_acceptance
-    rules = Rules.of(acceptance, exploration.swap_interval, initial.burn_in, exploration.swap_scheme)
+    rules = Rules.of(kernel.optimal_acceptance, exploration.swap_interval, initial.burn_in, exploration.swap_scheme)
     state, draws = run(
         key_run,
         target,

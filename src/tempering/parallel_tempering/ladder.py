@@ -9,7 +9,10 @@ from tempering.errors import SettingsError
 from tempering.settings import Ladder
 from tempering.types import Array, Float
 
-__all__ = ["betas_of", "default_num_levels", "next_temperature", "temperatures_of"]
+__all__ = ["KEPT_SHARE", "betas_of", "default_num_levels", "next_temperature", "temperatures_of"]
+
+KEPT_SHARE = 0.3
+"""The effective share that a step of an adaptive ladder leaves: weights bridge it, and few levels are needed."""
 
 
 def default_num_levels(hottest: float, dim: int) -> int:
@@ -31,17 +34,17 @@ def _estimated_num_levels(ladder: Ladder, hottest: float, dim: int) -> int:
     for _ in range(60):
         middle = 0.5 * (low + high)
         share = (math.sqrt(2.0 * middle - 1.0) / middle) ** dim
-        low, high = (middle, high) if share > ladder.min_ess else (low, middle)
+        low, high = (middle, high) if share > KEPT_SHARE else (low, middle)
     return max(3, 1 + math.ceil(math.log(hottest) / math.log(low)))
 
 
 def next_temperature(
-    log_density: Float[Array, " particle"], weight: Float[Array, " particle"], temperature: float, min_ess: float
+    log_density: Float[Array, " particle"], weight: Float[Array, " particle"], temperature: float
 ) -> float:
     """The coldest temperature, 1 at the least, to which weighted samples can be reweighted at a bounded loss.
 
     With v = p^(1 / T_next - 1 / T) the loss is (sum w v)^2 / sum w v^2, the effective share that reweighting leaves of
-    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `min_ess`.
+    the samples' own weights w. It falls with T_next; bisection in beta finds where it crosses `KEPT_SHARE`.
     """
     energy = np.asarray(log_density, np.float64)
     own = np.asarray(weight, np.float64)
@@ -52,12 +55,12 @@ def next_temperature(
         ratio = np.exp(exponent - exponent.max())
         return float((own @ ratio) ** 2 / (own @ ratio**2))
 
-    if share(1.0) >= min_ess:
+    if share(1.0) >= KEPT_SHARE:
         return 1.0
     low, high = 1.0 / temperature, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if share(middle) >= min_ess else (low, middle)
+        low, high = (middle, high) if share(middle) >= KEPT_SHARE else (low, middle)
     return 1.0 / low
 
 
@@ -79,10 +82,8 @@ def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -
         raise SettingsError("ladder.hottest = None needs a pilot run; give ladder.hottest or ladder.temperatures")
     num_levels = ladder.num_levels or _estimated_num_levels(ladder, hottest, dim)
     steps = [level / (num_levels - 1) for level in range(num_levels)]
-    if ladder.spacing != "linear":  # an adaptive ladder starts from, and is planned by, the geometric one
-        temperatures = [hottest ** (1.0 - step) for step in steps]
-    else:
-        temperatures = [hottest + (1.0 - hottest) * step for step in steps]
+    # An adaptive ladder starts from, and is planned by, the geometric one.
+    temperatures = [hottest ** (1.0 - step) for step in steps]
     return (*temperatures[:-1], 1.0)  # exactly 1, not 1 up to rounding
 
 

@@ -26,13 +26,13 @@ from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays
 
 __all__ = ["RunFolder", "environment"]
 
-_FORMAT = "tempering run 1"
+_FORMAT = "tempering run 2"
 _NOTE = "note.json"
 
 
 def environment() -> dict[str, Any]:
     """Versions, devices and platform: what a figure depends on besides its seed."""
-    packages = ("tempering", "jax", "jaxlib", "equinox", "optax", "diffrax", "numpy", "scipy")
+    packages = ("tempering", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
     versions = {}
     for package in packages:
         try:
@@ -105,7 +105,10 @@ class RunFolder:
         """The configuration in the folder, without taking the lock."""
         content = read_json(as_path(path) / "config.json")
         if content.get("format") != _FORMAT:
-            raise RunFolderError(f"{path} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
+            raise RunFolderError(
+                f"{path} was made by another version: it has format {content.get('format')!r}, and this version reads "
+                f"{_FORMAT!r}; fit it again, or use that version"
+            )
         return config_from_dict(content.get("config"))
 
     def mend(self) -> None:

@@ -22,13 +22,13 @@ from tempering.transforms.centred import Centred
 __all__ = ["load_sampler", "model_like"]
 
 
-def model_like(dim: int, network: Network, distribution: str) -> DiffusionModel:
+def model_like(dim: int, network: Network) -> DiffusionModel:
     """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
 
     def build() -> DiffusionModel:
         vector, number = jnp.zeros((dim,)), jnp.zeros(())
         denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector, number)
-        levels = NoiseLevels(number, number, number, number, number, distribution)
+        levels = NoiseLevels(number, number)
         return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
 
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
@@ -49,7 +49,10 @@ def load_sampler(folder: str | Path, target: Any = None, structure: Structure | 
     folder = Path(folder)
     facts = read_json(folder / "sampler.json")
     if facts.get("format") != FORMAT:
-        raise RunFolderError(f"{folder} holds format {facts.get('format')!r}; this version reads {FORMAT!r}")
+        raise RunFolderError(
+            f"{folder} was made by another version: it has format {facts.get('format')!r}, and this version reads "
+            f"{FORMAT!r}; fit it again, or use that version"
+        )
     try:
         return _restored(folder, facts, target, structure)
     except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
@@ -61,12 +64,12 @@ def load_sampler(folder: str | Path, target: Any = None, structure: Structure | 
 
 def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Structure | None) -> Sampler:
     network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
-    geometry, dim = facts.get("geometry"), facts["dim"]  # older files have no geometry, chart or structure
-    chart = chart_from(facts.get("chart"), dim, target) if geometry is None else Centred(**geometry)
+    geometry, dim = facts["geometry"], facts["dim"]
+    chart = chart_from(facts["chart"], dim, target) if geometry is None else Centred(**geometry)
     dim = dim if chart is None else chart.dim
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
-    model = tree_from(model_like(dim, network, facts["noise_distribution"]), read_arrays(folder / "sampler.npz"))
+    model = tree_from(model_like(dim, network), read_arrays(folder / "sampler.npz"))
     return Sampler(
         model=model,
         target=target,
@@ -78,11 +81,11 @@ def _restored(folder: Path, facts: dict[str, Any], target: Any, structure: Struc
         log_z=facts["log_z"],
         log_z_error=facts["log_z_error"],
         ess_fraction=facts["ess_fraction"],
-        pareto_k=facts.get("pareto_k"),  # older files have none
+        pareto_k=facts["pareto_k"],
         warnings=tuple(facts["warnings"]),
-        checks=facts.get("checks", {}),  # older files have none
+        checks=facts["checks"],
         chart=chart,
-        structure=read_structure(facts.get("structure"), structure or getattr(target, "structure", None)),
+        structure=read_structure(facts["structure"], structure or getattr(target, "structure", None)),
         folder=folder,
     )
 

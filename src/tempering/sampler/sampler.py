@@ -25,7 +25,7 @@ from tempering.weights.weigh import Weighted, weigh
 
 __all__ = ["FORMAT", "Sampler", "has_sampler"]
 
-FORMAT = "tempering sampler 2"
+FORMAT = "tempering sampler 3"
 """Of sampler.json: what `loading` reads."""
 
 _DRAWS_A_POINT = 2
@@ -367,7 +367,6 @@ class Sampler:
             "structure": None if self.structure is None else self.structure.as_dict(),
             "network": dataclasses.asdict(self.network),
             "sampling": dataclasses.asdict(self.sampling),
-            "noise_distribution": self.model.levels.distribution,
             "levels": [record.as_dict() for record in self.levels],
             "ledger": self.ledger.as_dict(),
             "log_z": None if self.log_z is None else finite_or_none(self.log_z),

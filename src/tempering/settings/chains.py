@@ -24,20 +24,17 @@ class Ladder:
         hottest: the hottest temperature; None lets the pilot find the coolest one at which chains mix.
         num_levels: how many temperatures; None takes steps that keep the spread of log weights bounded:
             T_{k+1} = T_k / r with r = 1 + 2.2 / sqrt(dim / 2) at the most.
-        spacing: geometric or linear between hottest and 1; or adaptive: every next temperature from the last buffer's
-            log densities, so that reweighting it there keeps an effective share of `min_ess`. No evaluation is spent.
-        min_ess: of the adaptive ladder.
+        spacing: geometric between hottest and 1; or adaptive: every next temperature from the last buffer's log
+            densities, so that reweighting it there keeps an effective share of 0.3. No evaluation is spent.
     """
 
     temperatures: tuple[float, ...] | None = None
     hottest: float | None = None
     num_levels: int | None = None
-    spacing: Literal["geometric", "linear", "adaptive"] = "geometric"
-    min_ess: float = 0.3
+    spacing: Literal["geometric", "adaptive"] = "geometric"
 
     def __post_init__(self) -> None:
-        require_choice("ladder.spacing", self.spacing, ("geometric", "linear", "adaptive"))
-        require_number("ladder.min_ess", self.min_ess, lambda share: 0 < share < 1, "strictly between 0 and 1")
+        require_choice("ladder.spacing", self.spacing, ("geometric", "adaptive"))
         if self.hottest is not None:
             above = "a finite number above 1, the target's own temperature"
             require_number("ladder.hottest", self.hottest, lambda hottest: hottest > 1, above)
@@ -64,6 +61,9 @@ class Ladder:
 class Pilot:
     """Heating until chains mix: how the hottest temperature is found when none is given.
 
+    Once chains mix, scouts are heated further and cooled again, to see whether they come back to where the chains are.
+    They take the place of two rounds, where so many are left. None are sent with a ceiling, nor without a gradient.
+
     Args:
         num_chains: chains of the pilot.
         num_steps: kernel steps at every temperature tried; half adapt, half are judged.
@@ -73,9 +73,6 @@ class Pilot:
         ceiling: the hottest temperature to try; what rounds are left are spent there as one long round. None has none.
             For a liquid, which hotter is only larger: a gas in its trap takes longer to mix than the liquid. With a
             ceiling the pilot also runs below a given ladder, for starting points and units.
-        num_scout_legs: once chains mix, scouts are heated by this many factors of four and cooled again, to see whether
-            they come back to where the chains are; they take the place of two rounds, where so many are left. 0 sends
-            none, nor does a ceiling.
     """
 
     num_chains: int = 32
@@ -84,7 +81,6 @@ class Pilot:
     max_rounds: int = 14
     max_rhat: float = 1.3
     ceiling: float | None = None
-    num_scout_legs: int = 6
 
     def __post_init__(self) -> None:
         require_count("pilot.num_chains", self.num_chains, 4)
@@ -92,7 +88,6 @@ class Pilot:
         require_number("pilot.growth", self.growth, lambda growth: growth > 1, "a finite number above 1")
         require_count("pilot.max_rounds", self.max_rounds)
         require_number("pilot.max_rhat", self.max_rhat, lambda rhat: rhat > 1, "a finite number above 1")
-        require_count("pilot.num_scout_legs", self.num_scout_legs, 0)
         if self.ceiling is not None:
             require_number("pilot.ceiling", self.ceiling, lambda ceiling: ceiling > 1, "a finite number above 1")
 
@@ -105,7 +100,6 @@ class Exploration:
         kernel: mala, hmc, random_walk (which needs no gradient), or automatic: hmc, with leapfrog steps in number about
             2 dim^(1/4) - 1, and mala where that is one; random_walk for a target without gradient.
         num_leapfrog: leapfrog steps of one HMC step, each an evaluation; used by hmc alone.
-        target_acceptance: what the step sizes are adapted towards; None takes the kernel's optimum.
         swap_interval: kernel steps between swap rounds.
         swap_scheme: even_odd (non-reversible alternation) or sweep (all pairs in turn, hot to cold, as in the paper).
         mass: the masses that chains move with, so that light or stiff coordinates do not set the step for all.
@@ -118,7 +112,6 @@ class Exploration:
 
     kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "mala"
     num_leapfrog: int = 8
-    target_acceptance: float | None = None
     swap_interval: int = 5
     swap_scheme: Literal["even_odd", "sweep"] = "even_odd"
     mass: Literal["automatic", "unit", "target", "adapted"] = "automatic"
@@ -127,9 +120,6 @@ class Exploration:
     def __post_init__(self) -> None:
         require_choice("exploration.kernel", self.kernel, ("automatic", "mala", "hmc", "random_walk"))
         require_count("exploration.num_leapfrog", self.num_leapfrog)
-        if self.target_acceptance is not None:
-            name, given = "exploration.target_acceptance", self.target_acceptance
-            require_number(name, given, lambda rate: 0 < rate < 1, "strictly between 0 and 1")
         require_count("exploration.swap_interval", self.swap_interval)
         require_choice("exploration.swap_scheme", self.swap_scheme, ("even_odd", "sweep"))
         require_choice("exploration.mass", self.mass, ("automatic", "unit", "target", "adapted"))

@@ -51,7 +51,7 @@ class MethodSettings:
             self.sampling.solver != "sde",
             "sampling.solver",
             self.sampling.solver,
-            "'heun', 'euler', 'adaptive' or 'churn' while fitting, where importance weights need a density",
+            "'heun', 'euler' or 'churn' while fitting, where importance weights need a density",
             "draw with `sampler.sample(n, solver='sde')` afterwards",
         )
 

@@ -14,9 +14,9 @@ from tempering.settings.checks import (
 
 __all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
 
-_SOLVERS = ("heun", "euler", "adaptive", "churn", "sde")
-_MOST_CUT = 0.5
-"""The effective share that few samples are cut to: at 1 the weights would say nothing."""
+_SOLVERS = ("heun", "euler", "churn", "sde")
+_LEAST_SHARE, _MOST_CUT = 0.2, 0.5
+"""The effective share that weights are truncated to, and that of few samples: at 1 the weights would say nothing."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class Network:
         kind: mlp, residual, egnn (the paper's, for particles) or particle_transformer.
         width: hidden width.
         depth: linear layers of the MLP, residual blocks, or layers of a network of particles.
-        num_frequencies: Fourier features of the noise level.
         coordinate_width: hidden width of a branch that sees every coordinate alone, beside the residual network that
             sees them all; 0 leaves it out.
         is_shared: one network for all levels, told the temperature; or one a level, as in the paper.
@@ -43,7 +42,6 @@ class Network:
     kind: Literal["mlp", "residual", "egnn", "particle_transformer"] = "residual"
     width: int = 128
     depth: int = 4
-    num_frequencies: int = 16
     coordinate_width: int = 0
     is_shared: bool = False
     num_particles: int = 0
@@ -63,7 +61,6 @@ class Network:
         require_choice("network.kind", self.kind, ("mlp", "residual", "egnn", "particle_transformer"))
         require_count("network.width", self.width)
         require_count("network.depth", self.depth, 2)
-        require_count("network.num_frequencies", self.num_frequencies)
         require_count("network.coordinate_width", self.coordinate_width, 0)
         require_flag("network.is_shared", self.is_shared)
         require_count("network.num_particles", self.num_particles, 0)
@@ -97,27 +94,19 @@ class Noise:
     """The noise levels of training and sampling (Karras et al. 2022, variance exploding).
 
     Args:
-        sigma_min: None takes 3 % of the smallest within-mode scale, read off the buffered gradients.
+        sigma_min: None takes 3 % of the smallest within-mode scale, read off the buffered gradients, or off the log
+            densities of neighbouring samples where the target has no gradient.
         sigma_max: None takes five times the spread of the hottest buffer.
-        rho: spacing of the sampling grid.
-        distribution: of ln sigma in training: log_uniform over the range, or log_normal(log_mean, log_std).
         prior: matched starts from the noised buffer's Gaussian (mean and covariance), isotropic from N(0, s^2) with the
             noised buffer's mean variance s^2, noise from N(0, sigma_max^2).
         is_isotropic: one scale for all coordinates (the paper), or one for each. Particles need it: their coordinates
             are alike.
-        inner_scale: where the within-mode scale is read off: gradients; or values, the log densities of neighbouring
-            samples, as a target without gradient needs it.
     """
 
     sigma_min: float | None = None
     sigma_max: float | None = None
-    rho: float = 7.0
-    distribution: Literal["log_uniform", "log_normal"] = "log_uniform"
-    log_mean: float = -1.2
-    log_std: float = 1.2
     prior: Literal["matched", "isotropic", "noise"] = "matched"
     is_isotropic: bool = False
-    inner_scale: Literal["gradients", "values"] = "gradients"
 
     def __post_init__(self) -> None:
         for name in ("sigma_min", "sigma_max"):
@@ -125,13 +114,8 @@ class Noise:
                 require_positive(f"noise.{name}", getattr(self, name))
         if self.sigma_min is not None and self.sigma_max is not None:
             require(self.sigma_min < self.sigma_max, "noise.sigma_min", self.sigma_min, "below noise.sigma_max")
-        require_positive("noise.rho", self.rho)
-        require_choice("noise.distribution", self.distribution, ("log_uniform", "log_normal"))
-        require_number("noise.log_mean", self.log_mean, lambda number: True, "a finite number")
-        require_positive("noise.log_std", self.log_std)
         require_choice("noise.prior", self.prior, ("matched", "isotropic", "noise"))
         require_flag("noise.is_isotropic", self.is_isotropic)
-        require_choice("noise.inner_scale", self.inner_scale, ("gradients", "values"))
 
 
 @dataclass(frozen=True)
@@ -143,28 +127,21 @@ class Training:
         num_finetune_steps: optimiser steps at every further level; None means num_steps (the paper).
         batch_size: samples a step.
         learning_rate: peak of a warm-up and cosine schedule.
-        clip_norm: limit on the global norm of the gradient.
-        ema_decay: of the averaged weights that are kept.
         validation_fraction: share of the buffer held out.
         check_every: steps between validation checks.
         patience: checks without improvement after which training stops and the best weights are kept; 0 never stops
             and keeps the last. A schedule that ends sooner keeps the last, unless they are clearly worse held out.
         use_gradients: regress on the blend of x0 and the target-score identity, from the stored gradients.
-        memory: with one network for all levels, how often a level's samples are seen for once of the next colder's.
     """
 
     num_steps: int = 3000
     num_finetune_steps: int | None = None
     batch_size: int = 512
     learning_rate: float = 2e-3
-    warmup_steps: int = 100
-    clip_norm: float = 1.0
-    ema_decay: float = 0.999
     validation_fraction: float = 0.1
     check_every: int = 250
     patience: int = 6
     use_gradients: bool = True
-    memory: float = 0.5
 
     def __post_init__(self) -> None:
         require_count("training.num_steps", self.num_steps)
@@ -172,15 +149,11 @@ class Training:
             require_count("training.num_finetune_steps", self.num_finetune_steps)
         require_count("training.batch_size", self.batch_size)
         require_positive("training.learning_rate", self.learning_rate)
-        require_count("training.warmup_steps", self.warmup_steps, 0)
-        require_positive("training.clip_norm", self.clip_norm)
-        require_number("training.ema_decay", self.ema_decay, lambda decay: 0 <= decay < 1, "in [0, 1)")
         name, given = "training.validation_fraction", self.validation_fraction
         require_number(name, given, lambda fraction: 0 < fraction < 1, "strictly between 0 and 1")
         require_count("training.check_every", self.check_every)
         require_count("training.patience", self.patience, 0)
         require_flag("training.use_gradients", self.use_gradients)
-        require_number("training.memory", self.memory, lambda memory: 0 <= memory <= 1, "in [0, 1]")
 
 
 @dataclass(frozen=True)
@@ -188,39 +161,32 @@ class Sampling:
     """How a denoiser is turned into samples.
 
     Args:
-        solver: heun or euler on the rho-spaced grid, adaptive (Diffrax), churn (EDM's stochastic sampler: Heun with
-            kicks that forget the denoiser's errors; weights are those of paths), or sde (ancestral reverse SDE; no
-            density).
+        solver: heun or euler on EDM's grid, churn (EDM's stochastic sampler: Heun with kicks that forget the denoiser's
+            errors; weights are those of paths), or sde (ancestral reverse SDE; no density).
         num_steps: steps of the grid.
         divergence: how volume is tracked: exact (determinants from dim forward-mode products), hutchinson (probes), or
             automatic: exact up to 16 dimensions.
         num_probes: random probes of Hutchinson's estimator.
-        rtol, atol: tolerances of the adaptive solver.
         chunk_size: samples integrated at once; bounds memory, does not change results.
         is_quasi_random: draws that a level keeps start from scrambled Sobol points, which cover the modes more evenly
             than independent ones; what the finished sampler draws is always independent.
         churn: EDM's S_churn: every step first raises sigma by the share min(churn / num_steps, sqrt(2) - 1). More
             forgets more, and the weights vary more; at a given churn both errors fall with num_steps.
-        churn_min, churn_max: between which sigma there are kicks; churn_max None has no limit.
-        churn_noise: EDM's S_noise, by which kicks are inflated; 1 is what sigma asks for.
+        churn_max: EDM's S_max, the largest sigma that is kicked; None has no limit.
         raw_solver: the solver of draws that nobody weighs; None takes `solver`. Kicks forget the errors that the flow
             keeps, so that churned draws are better than those of the flow, which alone have a cheap and exact density.
         raw_num_steps: steps of those draws; None takes `num_steps`.
     """
 
-    solver: Literal["heun", "euler", "adaptive", "churn", "sde"] = "heun"
+    solver: Literal["heun", "euler", "churn", "sde"] = "heun"
     num_steps: int = 60
     divergence: Literal["automatic", "exact", "hutchinson"] = "exact"
     num_probes: int = 1
-    rtol: float = 1e-4
-    atol: float = 1e-4
     chunk_size: int = 2000
     is_quasi_random: bool = False
     churn: float = 40.0
-    churn_min: float = 0.0
     churn_max: float | None = None
-    churn_noise: float = 1.0
-    raw_solver: Literal["heun", "euler", "adaptive", "churn", "sde"] | None = None
+    raw_solver: Literal["heun", "euler", "churn", "sde"] | None = None
     raw_num_steps: int | None = None
 
     @property
@@ -238,17 +204,11 @@ class Sampling:
             require_count("sampling.raw_num_steps", self.raw_num_steps, 2)
         require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson"))
         require_count("sampling.num_probes", self.num_probes)
-        require_positive("sampling.rtol", self.rtol)
-        require_positive("sampling.atol", self.atol)
         require_count("sampling.chunk_size", self.chunk_size)
         require_flag("sampling.is_quasi_random", self.is_quasi_random)
-        for name in ("churn", "churn_min"):
-            given = getattr(self, name)
-            require_number(f"sampling.{name}", given, lambda number: number >= 0, "a number of at least 0")
+        require_number("sampling.churn", self.churn, lambda number: number >= 0, "a number of at least 0")
         if self.churn_max is not None:
             require_positive("sampling.churn_max", self.churn_max)
-            require(self.churn_min < self.churn_max, "sampling.churn_min", self.churn_min, "below sampling.churn_max")
-        require_positive("sampling.churn_noise", self.churn_noise)
 
 
 @dataclass(frozen=True)
@@ -257,31 +217,29 @@ class Guidance:
 
     Args:
         kind: finite_difference extrapolates between models (the paper); conditioned asks the network for the next
-            temperature (the paper's model extrapolation, where nothing is anticipated); autodiff is a Taylor step of
-            the conditioned network; rescale multiplies the coldest model's score by the ratio of temperatures; none
-            takes the coldest model as it is; automatic takes the one of several whose weights promise the largest
-            effective size, at no evaluation. reweighted has no model on the way: the last buffer itself, weighted for
-            the next temperature and refined, and one fit at the end. For stiff molecules, whose guided draws are worth
-            less than that.
-        coordinate: T (the paper), log_T or inverse_T: in what the finite difference and the Taylor step are linear.
-        order: 1 extrapolates from two hotter levels, 2 from three where there are three.
+            temperature (the paper's model extrapolation, where nothing is anticipated); none takes the coldest model as
+            it is; automatic takes the one of several whose weights promise the largest effective size, at no
+            evaluation. Three more are there for the paper's ablations: second_order extrapolates from three levels
+            where one network knows so many; autodiff is a Taylor step of the conditioned network; rescale multiplies
+            the coldest model's score by the ratio of temperatures. reweighted has no model on the way: the last buffer
+            itself, weighted for the next temperature and refined, and one fit at the end. For stiff molecules, whose
+            guided draws are worth less than that.
+        coordinate: T (the paper) or log_T: in what the finite difference and the Taylor step are linear.
         is_anticipating: train the shared network also on the last buffer reweighted to the next temperature, which
             costs no evaluation.
     """
 
-    kind: Literal["automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none", "reweighted"] = (
-        "finite_difference"
-    )
-    coordinate: Literal["T", "log_T", "inverse_T"] = "T"
-    order: int = 1
+    kind: Literal[
+        "automatic", "finite_difference", "conditioned", "none", "reweighted", "second_order", "autodiff", "rescale"
+    ] = "finite_difference"
+    coordinate: Literal["T", "log_T"] = "T"
     is_anticipating: bool = False
 
     def __post_init__(self) -> None:
-        kinds = ("automatic", "finite_difference", "conditioned", "autodiff", "rescale", "none", "reweighted")
+        ablations = ("second_order", "autodiff", "rescale")
+        kinds = ("automatic", "finite_difference", "conditioned", "none", "reweighted", *ablations)
         require_choice("guidance.kind", self.kind, kinds)
-        require_choice("guidance.coordinate", self.coordinate, ("T", "log_T", "inverse_T"))
-        is_order = isinstance(self.order, int) and not isinstance(self.order, bool) and self.order in (1, 2)
-        require(is_order, "guidance.order", self.order, "1 or 2")
+        require_choice("guidance.coordinate", self.coordinate, ("T", "log_T"))
         require_flag("guidance.is_anticipating", self.is_anticipating)
 
 
@@ -291,11 +249,10 @@ class Resampling:
 
     Args:
         quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none; None cuts as little as
-            brings the effective share to `min_ess` (or `min_effective`), and nothing where it is larger already.
-        min_ess: of the cut weights, with quantile None.
-        min_effective: with quantile None, cut further where `min_ess` leaves fewer samples than so many in effect, but
-            to a share of one half at the most: a network trained on a hundred samples reproduces those, and every
-            colder level inherits it.
+            brings the effective share to 0.2 (or `min_effective`), and nothing where it is larger already.
+        min_effective: with quantile None, cut further where that leaves fewer samples than so many in effect, but to a
+            share of one half at the most: a network trained on a hundred samples reproduces those, and every colder
+            level inherits it.
         is_resampled: draw equally weighted samples, with duplicates (the paper); otherwise every sample is kept with
             its weight, and training draws by weight.
         scheme: multinomial (the paper) or systematic (less noise), where resampled.
@@ -303,7 +260,6 @@ class Resampling:
     """
 
     quantile: float | None = 0.99
-    min_ess: float = 0.2
     min_effective: int = 0
     is_resampled: bool = True
     scheme: Literal["multinomial", "systematic"] = "systematic"
@@ -312,7 +268,6 @@ class Resampling:
     def __post_init__(self) -> None:
         if self.quantile is not None:
             require_number("resampling.quantile", self.quantile, lambda quantile: 0 < quantile <= 1, "in (0, 1]")
-        require_number("resampling.min_ess", self.min_ess, lambda share: 0 < share <= 1, "in (0, 1]")
         require_count("resampling.min_effective", self.min_effective, least=0)
         require_flag("resampling.is_resampled", self.is_resampled)
         require_choice("resampling.scheme", self.scheme, ("multinomial", "systematic"))
@@ -320,4 +275,4 @@ class Resampling:
 
     def least_share(self, num: int) -> float:
         """The effective share that the weights of `num` samples are cut to, with quantile None."""
-        return max(self.min_ess, min(_MOST_CUT, self.min_effective / num))
+        return max(_LEAST_SHARE, min(_MOST_CUT, self.min_effective / num))

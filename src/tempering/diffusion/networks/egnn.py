@@ -109,7 +109,7 @@ class EGNN(eqx.Module):
     def __init__(self, key: Key, geometry: Centred, network: Network, *, is_half: bool = False):
         """Freshly initialised; `is_half` as in `_Layer`."""
         self.geometry = geometry
-        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        self.embedding = Embedding(network.is_shared)
         key_entry, *keys = jax.random.split(key, 1 + network.depth)
         self.entry = Linear(self.embedding.size, network.width, key=key_entry)
         self.topology = topology_of(network)

@@ -6,7 +6,10 @@ import numpy as np
 
 from tempering.types import Array, Float
 
-__all__ = ["Embedding"]
+__all__ = ["NUM_FREQUENCIES", "Embedding"]
+
+NUM_FREQUENCIES = 16
+"""Sines, and as many cosines, of the noise level."""
 
 
 class Embedding(eqx.Module):
@@ -17,17 +20,16 @@ class Embedding(eqx.Module):
     can be extrapolated.
     """
 
-    num_frequencies: int = eqx.field(static=True)
     is_conditioned: bool = eqx.field(static=True)
 
     @property
     def size(self) -> int:
         """The number of features."""
-        return 1 + 2 * self.num_frequencies + int(self.is_conditioned)
+        return 1 + 2 * NUM_FREQUENCIES + int(self.is_conditioned)
 
     def __call__(self, c_noise: Float[Array, ""], c_temperature: Float[Array, ""]) -> Float[Array, " feature"]:
         """The features of one noise level at one temperature."""
-        frequencies = np.geomspace(0.6, 10.0, self.num_frequencies, dtype=np.float32)
+        frequencies = np.geomspace(0.6, 10.0, NUM_FREQUENCIES, dtype=np.float32)
         phase = frequencies * c_noise
         parts = [c_noise[None], jnp.sin(phase), jnp.cos(phase)]
         return jnp.concatenate([*parts, c_temperature[None]] if self.is_conditioned else parts)

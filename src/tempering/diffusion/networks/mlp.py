@@ -19,7 +19,7 @@ class MLP(eqx.Module):
     embedding: Embedding
 
     def __init__(self, key: Key, dim: int, network: Network):
-        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        self.embedding = Embedding(network.is_shared)
         sizes = [dim + self.embedding.size] + [network.width] * (network.depth - 1) + [dim]
         keys = jax.random.split(key, network.depth)
         self.layers = tuple(

@@ -170,7 +170,7 @@ class ParticleTransformer(eqx.Module):
             is_half: take matrix products in bfloat16; coordinates, distances and sums stay in float32.
         """
         self.geometry = geometry
-        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        self.embedding = Embedding(network.is_shared)
         self.radial = RadialFeatures(_NUM_CENTRES, unit)
         key_condition, key_entry, *keys = jax.random.split(key, 2 + network.depth)
         self.condition = Linear(self.embedding.size, network.width, key=key_condition)

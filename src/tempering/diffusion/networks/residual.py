@@ -45,7 +45,7 @@ class ResidualMLP(eqx.Module):
     coordinates: CoordinateBranch | None
 
     def __init__(self, key: Key, dim: int, network: Network):
-        self.embedding = Embedding(network.num_frequencies, network.is_shared)
+        self.embedding = Embedding(network.is_shared)
         num_features = self.embedding.size
         key_entry, key_exit, key_coordinates, *keys = jax.random.split(key, 3 + network.depth)
         self.entry = Linear(dim + num_features, network.width, key=key_entry)

@@ -1,15 +1,14 @@
 """How good samples are: distances, energies, observables, mode weights, each beside its finite-sample floor."""
 
-from tempering.lab.metrics.alignment import aligned_distances, aligned_w2, kabsch_distance
+from tempering.lab.metrics.alignment import aligned_distances, aligned_w2
 from tempering.lab.metrics.distances import paper_w2, wasserstein_1, wasserstein_2
 from tempering.lab.metrics.energy import energy_tvd, energy_wasserstein_1, energy_wasserstein_2, paper_energy_tvd
-from tempering.lab.metrics.likelihood import LogLikelihood, mean_log_likelihood
 from tempering.lab.metrics.marginals import ramachandran_floor, ramachandran_histogram, ramachandran_kl
 from tempering.lab.metrics.metric import Metric, MetricError, MetricsReport
 from tempering.lab.metrics.mmd import EnergyMMD, energy_mmd
 from tempering.lab.metrics.molecules import molecule_metrics
 from tempering.lab.metrics.observables import expected_mean_error, second_moment_error
-from tempering.lab.metrics.particles import Histogram, distance_tvd, histograms, pair_distances, quadratic_observable
+from tempering.lab.metrics.particles import Histogram, distance_tvd, histograms, pair_distances
 from tempering.lab.metrics.populations import Population, population, population_of_two_stages, rare_mode
 from tempering.lab.metrics.regions import estimated_region_weights, max_region_error, region_tv
 from tempering.lab.metrics.suite import evaluate_samples
@@ -17,7 +16,6 @@ from tempering.lab.metrics.suite import evaluate_samples
 __all__ = [
     "EnergyMMD",
     "Histogram",
-    "LogLikelihood",
     "Metric",
     "MetricError",
     "MetricsReport",
@@ -33,16 +31,13 @@ __all__ = [
     "evaluate_samples",
     "expected_mean_error",
     "histograms",
-    "kabsch_distance",
     "max_region_error",
-    "mean_log_likelihood",
     "molecule_metrics",
     "paper_energy_tvd",
     "paper_w2",
     "pair_distances",
     "population",
     "population_of_two_stages",
-    "quadratic_observable",
     "ramachandran_floor",
     "ramachandran_histogram",
     "ramachandran_kl",

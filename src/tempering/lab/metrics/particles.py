@@ -18,12 +18,10 @@ from tempering.transforms.centred import distance_chunks
 
 __all__ = [
     "Histogram",
-    "QuadraticObservable",
     "checked_configurations",
     "distance_tvd",
     "histograms",
     "pair_distances",
-    "quadratic_observable",
     "quadratic_values",
 ]
 
@@ -44,15 +42,6 @@ class Histogram(NamedTuple):
         """(1/2) (sum_b |p_b - q_b| + p_out): the total variation, mass outside counted as error."""
         misplaced = np.diff(self.edges) @ np.abs(self.density - self.reference_density)
         return float(0.5 * (misplaced + self.share_outside))
-
-
-class QuadraticObservable(NamedTuple):
-    """The expectation of the quadratic observable over samples and over the reference, and how far they are apart."""
-
-    expectation: float
-    reference_expectation: float
-    error: float
-    relative_error: float
 
 
 def checked_configurations(
@@ -138,26 +127,6 @@ def quadratic_values(samples: npt.ArrayLike, *, num_particles: int, spatial_dim:
     """
     x = checked_configurations(samples, "samples", num_particles=num_particles, spatial_dim=spatial_dim)
     return np.sum((x - x.mean(axis=1, keepdims=True)) ** 2, axis=(1, 2))
-
-
-def quadratic_observable(
-    samples: npt.ArrayLike, reference: npt.ArrayLike, *, num_particles: int, spatial_dim: int
-) -> QuadraticObservable:
-    """The expectation of the paper's quadratic observable (`quadratic_values`) and its error against a reference.
-
-    `error` is |mean over samples - mean over reference|, the paper's "MAE" of one run; `relative_error` divides it by
-    the reference's expectation. Its floor is `expected_mean_error(quadratic_values(reference), num, m)`.
-
-    Raises:
-        MetricError: as `quadratic_values`, and for a reference whose particles all coincide.
-    """
-    sizes = {"num_particles": num_particles, "spatial_dim": spatial_dim}
-    expectation = float(quadratic_values(samples, **sizes).mean())
-    truth = float(quadratic_values(reference, **sizes).mean())
-    if truth == 0.0:
-        raise MetricError("all particles of the reference coincide, so the observable is 0 and has no relative error")
-    error = abs(expectation - truth)
-    return QuadraticObservable(expectation, truth, error, error / truth)
 
 
 def histograms(

@@ -44,6 +44,8 @@ _LEAST_VIRIAL = 0.5
 _RUNNING = 1.25
 """Growth of spread in a round; chains with a low virial that do not spread are in a box, not on the run. Those that run
 may not get far in a round: steps adapt slowly."""
+_SCOUT_LEGS = 6
+"""Factors of four by which scouts are heated at the most."""
 _HOTTEST_SCOUT = 4.0**7
 """Scouts go no hotter, but two legs at the least: chains that had to be heated have seen the way up to there."""
 _PART_OF_PROPER = 0.8
@@ -168,7 +170,7 @@ class _Oven:
             mixed.state,
             temperature,
             mixed.log_density.reshape(-1),
-            num_legs=min(self.pilot.num_scout_legs, max(2, num_legs), half),
+            num_legs=min(_SCOUT_LEGS, max(2, num_legs), half),
             num_steps=half,
             block=block_size(half // 2),
             target_acceptance=self.target_acceptance,
@@ -192,6 +194,7 @@ def heat(
     *,
     units: Units | None = None,
     measure: Measure = "coordinates",
+    can_scout: bool = True,
     on_round: Callable[[int, float, float], None] = lambda index, temperature, rhat: None,
 ) -> PilotResult:
     """Heat by `pilot.growth` a round until mixed, or until `pilot.max_rounds` are spent (then `is_mixed` may be false).
@@ -202,7 +205,9 @@ def heat(
         units: to start in, which carry the masses of particles; None has none.
         measure: what units become in a round. coordinates: the spread of each. together: one spread for all, as
             particles need it. forces: the same, and particles weigh in proportion to the mean squared force on them.
+        can_scout: send scouts once chains mix. None are sent below a ceiling, nor without a gradient: they go uphill.
     """
+    can_scout = can_scout and pilot.ceiling is None and has_gradient(target)
     key_start, key_run = jax.random.split(key)
     oven = _Oven(key_run, target, kernel, pilot, target_acceptance, ledger, measure)
     state, units, num_replaced = _started(key_start, oven, positions, units or Units.plain(target.dim))
@@ -226,8 +231,7 @@ def heat(
         if not (is_mixed and temperature > 1):
             temperature = min(temperature * pilot.growth, ceiling)
             continue
-        can_scout = pilot.num_scout_legs > 0 and pilot.ceiling is None and math.isnan(scout_rhat)
-        if not can_scout or spent + _SCOUT_ROUNDS > pilot.max_rounds:
+        if not can_scout or not math.isnan(scout_rhat) or spent + _SCOUT_ROUNDS > pilot.max_rounds:
             break
         journey, back = oven.scout(latest, temperature)
         spent += _SCOUT_ROUNDS

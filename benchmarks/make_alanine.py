@@ -1,4 +1,4 @@
-"""Makes the packaged alanine dipeptide: `python -m tempering.lab.make_alanine`; no download.
+"""Makes the packaged alanine dipeptide: `python benchmarks/make_alanine.py`; no download.
 
 Consumes amber96.xml and implicit/obc1.xml as OpenMM ships them; produces data/aldp.npz and data/aldp.json. The
 structure is the lowest minimum that a few random starts come to, in the L-form, with both amides trans.
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from building import layout_of_bonds, peptide_topology
 
 from tempering.errors import require_extra
-from tempering.lab.building import layout_of_bonds, peptide_topology
 from tempering.molecules.alanine import ALPHA_CARBON, DATA, PHI, PSI
 from tempering.molecules.exporting import save_molecule
 from tempering.molecules.system.reading import read_system
@@ -85,7 +85,7 @@ def main() -> None:
     system, topology = alanine_system()
     positions = minimised_alanine(system, topology)
     target = MoleculeTarget(read_system(system, topology, positions), 300.0, name="ALDP")
-    source = f"{' + '.join(FILES)} of OpenMM {openmm.__version__}, python -m tempering.lab.make_alanine"
+    source = f"{' + '.join(FILES)} of OpenMM {openmm.__version__}, python benchmarks/make_alanine.py"
     save_molecule(target, out, source=source)
     phi, psi = (np.degrees(_dihedral(positions, atoms)) for atoms in (PHI, PSI))
     energy = float(target.energy(target.init[0]))
