@@ -11,7 +11,7 @@ PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BENCHMARKS := $(wildcard benchmarks/bench_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow check bench clean
+.PHONY: help install demo test lint check telling slow bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,14 +31,18 @@ test: $(INSTALLED)  ## the suite without the slow tests; the canary alone first
 	$(PYTEST) -q tests/test_00_canary.py
 	$(PYTEST) $(PARALLEL)
 
-slow: $(INSTALLED)  ## the slow tests
-	$(PYTEST) $(PARALLEL) -m slow
-
-check: $(INSTALLED)  ## lint, format, types, then the suite
+lint: $(INSTALLED)  ## ruff and its formatter everywhere, pyright over the package and the benchmarks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(MAKE) test
+
+check: lint test  ## lint, then test: what must pass before a change lands
+
+telling: $(INSTALLED)  ## the slow tests that say most, in about ten minutes
+	$(PYTEST) $(PARALLEL) -m telling
+
+slow: $(INSTALLED)  ## all slow tests
+	$(PYTEST) $(PARALLEL) -m slow
 
 bench: $(INSTALLED)  ## benchmarks/bench_*.py, one after another
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

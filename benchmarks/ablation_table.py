@@ -47,7 +47,7 @@ def table(target: str) -> str:
         levels_of = lambda run: [level["ess_fraction"] for level in run["levels"]]  # noqa: E731
         guided = [[share for share in levels_of(run) if share is not None] for run in runs]
         between = " to ".join(f"{statistics.fmean(pick(levels) for levels in guided):.2g}" for pick in (min, max))
-        what = "nothing" if name == target else described.get(name, name.removeprefix(f"{target} "))
+        what = "nothing" if name == target else described.get(name) or name.removeprefix(f"{target} ")
         shown = [mean(values("energy_tvd"), 3), mean(values(metric), 3), mean(values("ess_fraction"), 2), between]
         shown += [mean(values("log_z_error"), 3), str(len(runs))]
         lines.append("| " + " | ".join([f"`{name.split(' ')[0]}`", what, *shown]) + " |")

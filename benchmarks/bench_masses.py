@@ -40,7 +40,7 @@ def masses_of(target, states) -> dict[str, Units]:
 
 def sides(units: dict[str, Units]) -> dict[str, tuple]:
     """What is compared: kernel and units by name."""
-    hmc, mala = HMC(num_leapfrog=NUM_LEAPFROG), MALA()
+    hmc, mala = HMC(num_leapfrog=NUM_LEAPFROG), MALA()  # pyright: ignore[reportCallIssue]
     return {"MALA, masses: unit": (mala, units["unit"])} | {
         f"HMC, masses: {name}": (hmc, of) for name, of in units.items()
     }
@@ -98,7 +98,7 @@ def main() -> None:
     key_start, key_equilibrate, key_run = jax.random.split(key, 3)
     first = target.chart.restrict(jnp.asarray(target.target.init[0]))
     positions = first[None] + 0.002 * jax.random.normal(key_start, (num_chains, target.dim))
-    hmc = HMC(num_leapfrog=NUM_LEAPFROG)
+    hmc = HMC(num_leapfrog=NUM_LEAPFROG)  # pyright: ignore[reportCallIssue]
     heavy = units_of_masses(target.masses, target.dim, target.geometry)
     num_steps = num // NUM_LEAPFROG
     settled, *_ = chains(key_equilibrate, target, hmc, heavy, positions, num_steps // 2, num_steps)

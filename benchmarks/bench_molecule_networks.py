@@ -17,6 +17,7 @@ samples are L-forms all, and networks without `hands` cannot know.
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -50,6 +51,7 @@ from tempering.settings import Exploration, Initial, Network, Noise, Sampling, T
 from tempering.targets import Inner, Scaled, in_inner_coordinates
 from tempering.targets.base import evaluate_many
 from tempering.targets.units import chosen_units
+from tempering.transforms.centred import Centred
 from tempering.weights.ess import ess_fraction
 
 NOISE = Noise(is_isotropic=True, prior="isotropic")
@@ -62,7 +64,8 @@ NUM_CHAINS, BURN_IN, THIN, NUM_LEAPFROG = 40, 300, 4, 16
 
 def networks_of(target: Inner, widths: tuple[int, int], depth: int) -> dict[str, tuple[Network, float]]:
     """The networks compared, with the learning rate of each."""
-    alike = {"num_particles": target.chart.num_particles}
+    assert isinstance(target.chart, Centred)
+    alike: dict[str, Any] = {"num_particles": target.chart.num_particles}
     atoms = {**alike, "atoms": target.atom_kinds}
     bonds = {**atoms, "bonds": target.bonds}
     egnn = {"kind": "egnn", "width": widths[0], "depth": 3}
@@ -82,6 +85,7 @@ def made_samples(target: Inner, num: int, is_quick: bool) -> ChainState:
     num_chains, burn_in = (8, 60) if is_quick else (NUM_CHAINS, BURN_IN)
     num_steps = burn_in + THIN * -(-num // num_chains)
     units = chosen_units(target, "automatic", None)
+    assert target.init is not None
     start_fn = rows_start(units.inward(target.init))
     result = initial_draws(
         jax.random.key(0),

@@ -85,7 +85,7 @@ def tempering_step(target, num_steps: int, num_turns: int, patience: Patience) -
     count = jnp.asarray(num_steps, jnp.int32)
     points = positions.reshape((num, target.dim))
     sides = {
-        "step": lambda: jax.block_until_ready(advance(key, target, kernel, state, BETAS, rules, count)),
+        "step": lambda: jax.block_until_ready(advance(key, target, kernel, state, BETAS, rules, num_steps)),
         "bare": lambda: jax.block_until_ready(bare(target, points, count)),
     }
     turns = interleave(sides, num_turns, patience)

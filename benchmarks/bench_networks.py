@@ -215,7 +215,9 @@ def compare(num_particles: int, options: argparse.Namespace, num_steps: int, fig
     title = f"LJ-{num_particles}"
     print(f"\n{title}, batch {options.batch}", flush=True)
     for part, steps in compiled_steps(Centred(num_particles, 3), options).items():
-        calls = {name: partial(repeat, step.call, num_steps) for name, step in steps.items()}
+        calls: dict[str, Callable[[], object]] = {
+            name: partial(repeat, step.call, num_steps) for name, step in steps.items()
+        }
         turns = interleave(calls, options.turns, Patience(options.wait))
         rates, ratios = {}, {}
         for name, seconds in turns.seconds.items():

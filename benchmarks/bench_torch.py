@@ -54,7 +54,7 @@ def settle_on_device(is_passive: bool) -> str:
     """The device for both sides. Must come before PyTorch is imported and before JAX has computed anything."""
     if is_passive:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     has_plugin = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
     if torch.cuda.is_available() and has_plugin and os.environ.get("JAX_PLATFORMS", "") != "cpu":
@@ -95,7 +95,7 @@ def largest_difference(device: str) -> float:
 
     Points and log densities; in reverse mode points only, because a network's Jacobian is not quite symmetric.
     """
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
     from eager_torch import guided, guided_flow, step_by_jvp, step_by_vjp
 
     dim, num = 32, 50
@@ -121,7 +121,7 @@ def largest_difference(device: str) -> float:
 
 def train(dim: int, device: str, block: int, num_turns: int, patience: Patience) -> Turns:
     """Seconds a step of both sides. PyTorch takes its turn whenever our fit reports a block of steps done."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
     from eager_torch import EagerTraining
 
     training = Training(
@@ -171,7 +171,7 @@ def train(dim: int, device: str, block: int, num_turns: int, patience: Patience)
 
 def sample(device: str, num_steps: int, num_turns: int, patience: Patience) -> Turns:
     """Seconds a step of the guided draw on our side and by both modes of PyTorch."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
     from eager_torch import guided, guided_draw, step_by_jvp, step_by_vjp
 
     dim = 32

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tempering.errors import SettingsError
-from tempering.molecules.extra import require_openmm
+from tempering.errors import SettingsError, require_extra
 
 __all__ = ["layout_of_bonds", "peptide_topology"]
 
@@ -32,7 +31,7 @@ def peptide_topology(residues: Sequence[str], force_field: Any) -> Any:
     Raises:
         SettingsError: for a name that is not among the templates.
     """
-    require_openmm()
+    require_extra("openmm", "Systems of OpenMM")
     from openmm import app
 
     topology = app.Topology()

@@ -121,7 +121,7 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
         from tempering.lab.baselines import pt_alone
         from tempering.settings import Exploration
 
-        settings = dict(TARGETS[name].pt, num_chains=chains_at(TARGETS[name].pt, budget))
+        settings: dict[str, Any] = dict(TARGETS[name].pt, num_chains=chains_at(TARGETS[name].pt, budget))
         arguments = dict(settings, temperatures=geometric(**settings["temperatures"]))
         arguments["exploration"] = Exploration(**settings["exploration"])
         drawn = pt_alone.samples(target, key, budget, scale=TARGETS[name].scale, **arguments)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import torch
+import torch  # pyright: ignore[reportMissingImports]
 
 from tempering.diffusion.fit import CLIP_NORM, EMA_DECAY, WARMUP_STEPS
 

@@ -26,6 +26,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -82,7 +83,7 @@ class Sizes:
 class Case:
     """A target, its truth at any temperature, and the network for it."""
 
-    target: object
+    target: Any
     truth: type
     network: Network
 
@@ -163,7 +164,8 @@ def run_case(name: str, case: Case, seed: int, sizes: Sizes, folder: Path) -> li
     aim = case.truth(case.target, 1 / AIM)
     at = {temperature: case.truth(case.target, 1 / temperature) for temperature in (HOT, COLD)}
     # Seeds of NumPy's generator: apart for the temperatures and for training and judging.
-    buffers = tuple(exact_buffer(at[t], 10 * seed + i, sizes.num_samples) for i, t in enumerate((HOT, COLD)))
+    hot, cold = (exact_buffer(at[t], 10 * seed + i, sizes.num_samples) for i, t in enumerate((HOT, COLD)))
+    buffers = (hot, cold)
     sets = [exact_buffer(aim, 10 * seed + 2 + i, sizes.num_draws) for i in (0, 1)]
     exact, other = (evened(k, s, "systematic").position for k, s in zip((key_exact, key_other), sets, strict=True))
     start = evened(key_local, exact_buffer(at[COLD], 10 * seed + 4, sizes.num_draws), "systematic").position
@@ -197,7 +199,7 @@ def keep_points(folder: Path, name: str, target, points: dict) -> None:
         way: np.column_stack([np.asarray(x)[:, :2], energies_of(target, x)]).astype(np.float32)
         for way, x in points.items()
     }
-    np.savez_compressed(folder / f"{name}.npz", **shown)
+    np.savez_compressed(folder / f"{name}.npz", allow_pickle=False, **shown)
 
 
 def summarise(rows: list[dict]) -> list[dict]:
@@ -207,8 +209,8 @@ def summarise(rows: list[dict]) -> list[dict]:
         mine = [row for row in rows if (row["target"], row["way"]) == (name, way)]
         entry: dict = {"target": name, "way": way, "num_seeds": len(mine)}
         for metric in METRICS:
-            values = [row.get(metric) for row in mine]
-            entry[metric] = None if None in values else mean_and_error(values)
+            values = [row[metric] for row in mine if row.get(metric) is not None]
+            entry[metric] = mean_and_error(values) if len(values) == len(mine) else None
         table.append(entry)
     return table
 

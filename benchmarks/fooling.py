@@ -14,6 +14,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -155,7 +156,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/fooling.json"))
     parser.add_argument("--table", type=Path, default=None, help="a page with markers to put the table in")
     options = parser.parse_args()
-    content = {"entries": []}
+    content: dict[str, Any] = {"entries": []}
     if options.out.exists():
         content = json.loads(options.out.read_text())
     content["command"] = "python benchmarks/fooling.py, with the names, budgets and steps of the entries"

@@ -39,7 +39,7 @@ from tempering.parallel_tempering import betas_of
 from tempering.runs.checkpoint import Journal, Nowhere
 from tempering.runs.config import with_changes
 from tempering.runs.ledger import Ledger
-from tempering.settings import Guidance
+from tempering.settings import Guidance, PTSDSettings
 from tempering.types import ignore_event
 
 WAYS = {
@@ -184,12 +184,14 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     config = with_changes(preset(options.preset), options.set)
+    assert isinstance(config.settings, PTSDSettings)
     settings, target, ledger, stages = config.settings, target_of(config), Ledger(), Stages()
     reference = reference_of(config, options)
     stages.done("reference", "converged" if reference.is_converged else "NOT converged")
     key_data, key_train, key_draw = jax.random.split(jax.random.key(options.seed), 3)
     buffers = buffers_of(key_data, target, settings, ledger)
     stages.done("parallel tempering", f"{ledger.total:,} evaluations")
+    assert settings.ladder.temperatures is not None
     betas, sigma_max = betas_of(tuple(settings.ladder.temperatures)), largest_sigma(settings.noise, buffers[0])
     networks = trained(key_train, target, settings, buffers, betas[:2], sigma_max, stages)
     particles = {"num_particles": target.geometry.num_particles, "spatial_dim": target.geometry.spatial_dim}

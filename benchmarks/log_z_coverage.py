@@ -18,10 +18,9 @@ from pathlib import Path
 
 def score(run: dict) -> float | None:
     """z of one run, or None where it has none; an error of 0 with the exact value is z = 0."""
-    values = [run.get(name) for name in ("log_z", "log_z_exact", "log_z_error")]
-    if "failed" in run or any(value is None for value in values):
+    log_z, exact, error = (run.get(name) for name in ("log_z", "log_z_exact", "log_z_error"))
+    if "failed" in run or log_z is None or exact is None or error is None:
         return None
-    log_z, exact, error = values
     if error == 0.0:
         return 0.0 if log_z == exact else None
     return (log_z - exact) / error

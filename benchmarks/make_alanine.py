@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from building import layout_of_bonds, peptide_topology
 
+from tempering.errors import require_extra
 from tempering.molecules.alanine import ALPHA_CARBON, DATA, PHI, PSI
 from tempering.molecules.exporting import save_molecule
-from tempering.molecules.extra import require_openmm
 from tempering.molecules.system.reading import read_system
 from tempering.molecules.target import MoleculeTarget
 
@@ -28,7 +28,7 @@ _TOLERANCE: Any = 0.001
 
 def alanine_system() -> tuple[Any, Any]:
     """The System and the topology of alanine dipeptide."""
-    require_openmm()
+    require_extra("openmm", "Systems of OpenMM")
     from openmm import app
 
     force_field = app.ForceField(*FILES)

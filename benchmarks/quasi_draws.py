@@ -36,7 +36,7 @@ def estimates(sampler, log_densities, num: int, seed: int, *, is_quasi_random: b
         points = np.concatenate([picked, -np.asarray(log_densities(jnp.asarray(picked)))[:, None]], axis=1)
     else:
         points = np.random.default_rng(seed).choice(table, size=num // 2, p=share)
-    means, means_of_points = share @ table, np.mean(points, axis=0, dtype=np.float64)
+    means, means_of_points = share @ table, np.asarray(np.mean(points, axis=0, dtype=np.float64))
     return {
         "log_z": np.atleast_1d(np.log(np.mean(weights)) + np.max(log_weights)),
         "mean": means[:-1],

@@ -106,7 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     jobs = [(name, seed) for name in options.presets for seed in options.seeds]
     with ThreadPoolExecutor(options.workers) as pool:
-        done = list(pool.map(lambda job: one_run(*job, options.folder, options.set), jobs))
+        done = list(pool.map(lambda job: one_run(job[0], job[1], options.folder, options.set), jobs))
     content = {"command": " ".join(["python", *sys.argv]), "commit": options.commit or commit(), "presets": {}}
     for name in options.presets:
         runs = [run for (job, _), run in zip(jobs, done, strict=True) if job == name]

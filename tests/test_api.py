@@ -233,6 +233,7 @@ def test_what_cannot_be_loaded_is_refused(folder, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_the_readme_example_runs_as_printed(monkeypatch, capsys):
     assert README.exists(), "there is no README.md, whose first Python lines this test runs"
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -249,6 +250,7 @@ def test_the_readme_example_runs_as_printed(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 @pytest.mark.parametrize("method", ["ptsd", "pt_dm"])
 def test_an_automatic_fit_keeps_its_budget_and_finds_log_z(method):
     jax.config.update("jax_disable_most_optimizations", False)  # here running is what takes time, not compiling

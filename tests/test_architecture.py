@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.source_rules import eager_imports, module_name, numerics_inside, pickle_use, unix_only, upward_imports
+from tempering.errors import EXTRAS
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -43,7 +44,7 @@ ROOMS = (
 )
 
 # Slow to import, or not installed everywhere.
-LAZY = ("ot", "arviz", "openmm", "mdtraj", "matplotlib", "numpyro", "blackjax", "pyarrow", "torch", "jinja2")
+LAZY = (*EXTRAS, "filelock")
 
 IMPORT_LIMIT_SECONDS = 2.0
 

@@ -138,6 +138,7 @@ WEIGHT, LOG_Z = (0.7, 0.08), (1.7, 0.15)
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 @pytest.mark.parametrize("method", METHODS)
 def test_the_weights_and_log_z_are_recovered(method):
     weights, log_z = estimates(method, lopsided()).T

@@ -117,6 +117,7 @@ def test_the_parser_refuses_what_it_cannot_read(arguments):
         (("walk",), "unknown command 'walk'; `tempering --help`"),
         (("run", "mog40", "--sed", "3"), "unknown argument '--sed' (did you mean --seed?); `tempering run --help`"),
         (("sample", "x", "--quasi_random=1"), "unknown argument '--quasi_random=1' (did you mean --quasi-random?)"),
+        (("--al", "list"), "unknown argument '--al' (did you mean --all?); `tempering list --help`"),
         (("run", "mog40", "mw32"), "unknown argument 'mw32'; `tempering run --help`"),
         (("evaluate",), "the following arguments are required: folder; `tempering evaluate --help`"),
         (("run", "mog40", "--seed", "three"), "argument --seed: invalid int value: 'three'"),

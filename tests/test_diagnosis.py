@@ -397,6 +397,7 @@ def test_a_fit_carries_its_verdict(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_an_honest_fit_finds_the_mode_no_chain_started_in():
     target = FOOLING["one-sided-50-50"]()
     sampler = tp.fit(target, budget=20_000, seed=0, settings=quick(1000), progress=False)
@@ -408,6 +409,7 @@ def test_an_honest_fit_finds_the_mode_no_chain_started_in():
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_a_fooled_fit_is_not_called_trustworthy(monkeypatch):
     target = FOOLING["one-sided-50-50"]()
     monkeypatch.setattr("tempering.parallel_tempering.pilot.heat._SCOUT_ROUNDS", 1_000)  # more than are ever left

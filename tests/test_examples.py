@@ -36,6 +36,7 @@ def test_the_mixture_of_the_example_knows_its_own_weights():
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_plain_fit_finds_all_modes_of_a_mixture_in_twelve_dimensions():
     example = _load("twelve_dimensions")
     with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):  # a user's function may promote

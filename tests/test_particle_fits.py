@@ -206,6 +206,7 @@ def check_after_langevin(num_steps: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_langevin_steps_mend_what_is_local():
     check_after_langevin(60)
     must_fail(check_after_langevin, 2)

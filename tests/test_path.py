@@ -185,6 +185,7 @@ def test_references_are_normalised_and_drawn_from(reference):
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 @pytest.mark.parametrize("method", ["ptsd", "pt_dm"])
 def test_a_fit_follows_the_path_and_counts_the_target_only(method, tmp_path):
     counting, counter = counting_target(Shifted(2, OWN))

@@ -186,9 +186,9 @@ def test_time_left_is_shown_where_there_is_ground_for_it():
         for event in events:
             display.observe(event)
             clock.now += seconds
-        console = Console(file=io.StringIO(), width=100)
-        console.print(display.get_renderable())
-        return re.findall(r"left (–|~[\d.]+ s)", console.file.getvalue())
+        stream = io.StringIO()
+        Console(file=stream, width=100).print(display.get_renderable())
+        return re.findall(r"left (–|~[\d.]+ s)", stream.getvalue())
 
     def stage(name: str, level: int, done: int) -> Event:
         return _event(name, level, done, 100, num_levels=6)

@@ -288,6 +288,7 @@ def cache_of_its_own(place: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_killed_processes_end_the_same(undisturbed, tmp_path):
     # Both methods at once: a process spends its time on one core.
     caches = {name: cache_of_its_own(tmp_path / f"cache-{name}") for name in CONFIGS}

@@ -178,84 +178,63 @@ def _option(*names: str, **how: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return names, how
 
 
-def _flag(name: str, about: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    return _option(name, action="store_true", help=about)
+_flag = functools.partial(_option, action="store_true")
+_path = functools.partial(_option, type=Path)
+_whole = functools.partial(_option, type=int, metavar="N")
+_FOLDER, _QUIET = _path("folder", help="the run's folder"), _flag("--quiet", help="show nothing but the result")
 
-
-def _whole(*names: str, **how: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    return _option(*names, type=int, metavar="N", **how)
-
-
-_FOLDER = _option("folder", type=Path, help="the run's folder")
-_QUIET = _flag("--quiet", "show nothing but the result")
-
-_COMMANDS: dict[str, tuple[Callable[..., int | None], tuple]] = {
-    "list": (_list, (_flag("--all", "the ablations as well"),)),
-    "run": (
-        _run,
-        (
-            _option("preset", help="a name of `tempering list`"),
-            _option("--out", type=Path, help="a new folder for the run; needed unless --dry-run"),
-            _whole("--seed", help="everything random follows from it"),
-            _whole("--budget", help="the most evaluations to spend"),
-            _option(
-                "--set",
-                action="extend",
-                nargs="+",
-                default=[],
-                metavar="NAME=VALUE",
-                help="change single settings, such as training.num_steps=500; takes several, and may be repeated",
-            ),
-            _flag("--dry-run", "print the expanded configuration and the planned evaluations, and stop"),
-            _QUIET,
+_OPTIONS: dict[Callable[..., int | None], tuple] = {
+    _list: (_flag("--all", help="the ablations as well"),),
+    _run: (
+        _option("preset", help="a name of `tempering list`"),
+        _path("--out", help="a new folder for the run; needed unless --dry-run"),
+        _whole("--seed", help="everything random follows from it"),
+        _whole("--budget", help="the most evaluations to spend"),
+        _option(
+            "--set",
+            action="extend",
+            nargs="+",
+            default=[],
+            metavar="NAME=VALUE",
+            help="change single settings, such as training.num_steps=500; takes several, and may be repeated",
         ),
+        _flag("--dry-run", help="print the expanded configuration and the planned evaluations, and stop"),
+        _QUIET,
     ),
-    "resume": (_resume, (_FOLDER, _QUIET)),
-    "sample": (
-        _sample,
-        (
-            _option("folder", type=Path, help="a run's folder, or one that `sampler.save` wrote"),
-            _whole("-n", "--num", default=10_000, help="how many draws (default: 10,000)"),
-            _option(
-                "-o",
-                "--out",
-                type=Path,
-                default=Path("draws.npz"),
-                help="the file to write, in the format of its suffix; it must not exist (default: draws.npz)",
-            ),
-            _whole("--seed", default=0, help="the same seed gives the same draws (default: 0)"),
-            _flag("--weighted", "add log weights that make expectations exact; costs one evaluation per draw"),
-            _flag(
-                "--quasi-random",
-                "weighted draws that cover the target evenly: in few dimensions means over all may be much closer",
-            ),
-            _flag("--even", "equally weighted points made of such draws instead; costs two evaluations per point"),
+    _resume: (_FOLDER, _QUIET),
+    _sample: (
+        _path("folder", help="a run's folder, or one that `sampler.save` wrote"),
+        _whole("-n", "--num", default=10_000, help="how many draws (default: 10,000)"),
+        _path(
+            "-o",
+            "--out",
+            default=Path("draws.npz"),
+            help="the file to write, in the format of its suffix; it must not exist (default: draws.npz)",
         ),
+        _whole("--seed", default=0, help="the same seed gives the same draws (default: 0)"),
+        _flag("--weighted", help="add log weights that make expectations exact; costs one evaluation per draw"),
+        _flag("--quasi-random", help="weighted draws that cover the target evenly: means may be much closer"),
+        _flag("--even", help="equally weighted points made of such draws instead; costs two evaluations per point"),
     ),
-    "evaluate": (
-        _evaluate,
-        (
-            _FOLDER,
-            _whole("--num-samples", help="draws compared with as many exact ones"),
-            _whole("--num-transport", help="of these, how many enter the exact optimal transport"),
-            _QUIET,
-        ),
+    _evaluate: (
+        _FOLDER,
+        _whole("--num-samples", help="draws compared with as many exact ones"),
+        _whole("--num-transport", help="of these, how many enter the exact optimal transport"),
+        _QUIET,
     ),
-    "report": (_report, (_FOLDER,)),
-    "reference": (
-        _reference,
-        (
-            _option("name", help="dw4, lj13, lj55, aldp, or any other preset that is about particles"),
-            _whole("-n", "--n", dest="num", default=10_000, help="how many samples (default: 10,000)"),
-            _option("--out", type=Path, help="a folder for reference.npz and reference.json; the cache if not given"),
-            _whole("--seed", help="everything random follows from it (default: 0)"),
-            _whole("--chains", help="independent ladders of chains"),
-            _whole("--steps", help="HMC steps of every chain, the first quarter of which is thrown away"),
-            _flag("--force", "make it anew, whatever lies in the folder"),
-            _QUIET,
-        ),
+    _report: (_FOLDER,),
+    _reference: (
+        _option("name", help="dw4, lj13, lj55, aldp, or any other preset that is about particles"),
+        _whole("-n", "--n", dest="num", default=10_000, help="how many samples (default: 10,000)"),
+        _path("--out", help="a folder for reference.npz and reference.json; the cache if not given"),
+        _whole("--seed", help="everything random follows from it (default: 0)"),
+        _whole("--chains", help="independent ladders of chains"),
+        _whole("--steps", help="HMC steps of every chain, the first quarter of which is thrown away"),
+        _flag("--force", help="make it anew, whatever lies in the folder"),
+        _QUIET,
     ),
 }
+"""What each command takes; its name is that of its function."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -280,18 +259,18 @@ def _parsed(arguments: list[str]) -> Callable[[], int | None]:
     parser.add_argument("--version", action="version", version=version, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     allowed: dict[str, list[str]] = {}
-    for name, (function, options) in _COMMANDS.items():
-        about = function.__doc__ or ""
+    for function, options in _OPTIONS.items():
+        name, about = function.__name__.removeprefix("_"), function.__doc__ or ""
         command = commands.add_parser(name, help=about.split("\n")[0], description=about, allow_abbrev=False)
         command.set_defaults(command=function)
         allowed[name] = [word for names, how in options for word in command.add_argument(*names, **how).option_strings]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
-        parser.error(f"unknown command {arguments[0]!r}{_nearest(arguments[0], _COMMANDS)}")
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in allowed:
+        parser.error(f"unknown command {arguments[0]!r}{_nearest(arguments[0], allowed)}")
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
-        option = unknown[0].split("=")[0]
-        parser.prog = f"tempering {arguments[0]}"
-        parser.error(f"unknown argument {unknown[0]!r}{_nearest(option, allowed[arguments[0]])}")
+        name = given.command.__name__.removeprefix("_")
+        parser.prog = f"tempering {name}"
+        parser.error(f"unknown argument {unknown[0]!r}{_nearest(unknown[0].split('=')[0], allowed[name])}")
     named = vars(given)
     return functools.partial(named.pop("command"), **named)
 

@@ -1,6 +1,8 @@
 """What the library refuses, by kind. Every message says what was given, what is allowed and what to do."""
 
-__all__ = ["BudgetError", "DensityError", "RunFolderError", "SettingsError", "TemperingError"]
+import importlib.util
+
+__all__ = ["BudgetError", "DensityError", "RunFolderError", "SettingsError", "TemperingError", "require_extra"]
 
 
 class TemperingError(ValueError):
@@ -8,7 +10,7 @@ class TemperingError(ValueError):
 
 
 class SettingsError(TemperingError):
-    """A setting, ladder, preset or argument outside what is allowed."""
+    """A setting, ladder, preset or argument outside what is allowed, or one that needs a package that is missing."""
 
 
 class DensityError(TemperingError):
@@ -21,3 +23,35 @@ class BudgetError(TemperingError):
 
 class RunFolderError(TemperingError):
     """A run folder that is in use, damaged, foreign, or of another configuration."""
+
+
+EXTRAS = {
+    "matplotlib": ("Matplotlib", "plots", ""),
+    "ot": ("POT", "metrics", ""),
+    "openmm": ("OpenMM", "molecules", "take a molecule exported before: tempering.molecules.load_molecule"),
+    "mdtraj": ("MDTraj", "molecules", "write a .pdb file"),
+    "numpyro": ("NumPyro", "numpyro", ""),
+    "torch": ("PyTorch", "torch", ""),
+    "pyarrow": ("pyarrow", "io", "write an .npz file"),
+    "arviz": ("ArviZ", "arviz", "write an .npz file"),
+    "h5netcdf": ("h5netcdf", "arviz", "write an .npz file"),
+    "blackjax": ("BlackJAX", "baselines", ""),
+}
+"""Optional packages, by the name they are imported under: their own name, the extra that installs them, and what works
+without them."""
+
+
+def require_extra(package: str, purpose: str) -> None:
+    """Refuse to go on without an optional package; to be called where it is about to be imported.
+
+    Args:
+        package: a name in `EXTRAS`.
+        purpose: what needs it, in the plural, such as "figures".
+
+    Raises:
+        SettingsError: with the command that installs the package.
+    """
+    if importlib.util.find_spec(package) is None:
+        name, extra, instead = EXTRAS[package]
+        remedies = " or ".join(filter(None, [f"pip install 'tempering[{extra}]'", instead]))
+        raise SettingsError(f"{purpose} need {name}, which is not installed: {remedies}")

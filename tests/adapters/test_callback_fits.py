@@ -139,6 +139,7 @@ def test_a_budget_is_never_exceeded(mode):
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_a_sampler_without_gradients_is_right():
     class TwoModes:
         """Weights 0.7 and 0.3, five standard deviations of the wider coordinate apart."""

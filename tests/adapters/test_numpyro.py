@@ -3,8 +3,6 @@
 Users' models promote ranks and dtypes freely, as does NumPyro: the suite's strictness is off here.
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -229,12 +227,6 @@ def raising(y=None):
 def test_models_that_cannot_be_sampled_are_refused(bad, kind, message):
     with pytest.raises(kind, match=message):
         tp.from_numpyro(bad, y=0.3)
-
-
-def test_without_numpyro_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpyro", None)
-    with pytest.raises(SettingsError, match=r"pip install 'tempering\[adapters\]'"):
-        tp.from_numpyro(simple)
 
 
 def test_making_a_target_evaluates_nothing():

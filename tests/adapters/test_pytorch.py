@@ -1,7 +1,5 @@
 """PyTorch densities through the same door: right numbers, one pass for value and gradient, mistakes named."""
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,12 +24,6 @@ def as_users_run_it():
 def evaluated(target):
     with reporting(target):
         return jax.block_until_ready(evaluate_many(target, POINTS))
-
-
-def test_without_pytorch_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match=r"needs PyTorch.*pip install 'tempering\[torch\]'"):
-        from_torch(lambda x: x.sum(1), 2)
 
 
 @pytest.fixture

@@ -109,6 +109,6 @@ def test_shapes_that_do_not_fit_raise(x, y, message):
 
 def test_without_the_solver_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ot", None)
-    with pytest.raises(MetricError, match="pip install POT"):
+    with pytest.raises(MetricError, match=r"pip install 'tempering\[metrics\]'"):
         wasserstein_1(X, Y[:150])
     assert wasserstein_1(X, Y) > 0  # sets of equal size need none

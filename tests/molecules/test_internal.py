@@ -367,6 +367,7 @@ def test_alanine_has_the_same_energies_and_volumes():
 
 
 @pytest.mark.slow
+@pytest.mark.telling
 def test_a_fit_is_drawn_from_again(tmp_path):
     """Fitted, saved, loaded with the target, with the Cartesian molecule, without either, and by the command line."""
     outer = molecule(BRANCHED, terms=(spring(BRANCHED, np.linspace(0.1, 0.2, 6)),))

@@ -9,7 +9,7 @@ import pytest
 
 from support.molecules import case, openmm_values
 from tempering.errors import SettingsError
-from tempering.molecules import MoleculeTarget, extra, from_openmm, save_molecule
+from tempering.molecules import MoleculeTarget, from_openmm, save_molecule
 from tempering.molecules.callback import OpenMMTarget
 from tempering.runs.ledger import Ledger
 from tempering.targets import evaluate
@@ -133,12 +133,6 @@ def test_a_topology_of_another_molecule_is_refused():
     system, _, positions = ethane()
     with pytest.raises(SettingsError, match="topology has 22 atoms and the System 8"):
         from_openmm(system, case("alanine, OBC1").topology, positions)
-
-
-def test_without_openmm_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(extra.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"OpenMM is not installed.*pip install 'tempering\[molecules\]'"):
-        from_openmm(None, None, None)
 
 
 def _spring():

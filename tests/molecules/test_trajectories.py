@@ -100,10 +100,6 @@ def test_refusals(draws, name, words, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_what_is_missing_is_named(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(RunFolderError):
         save_trajectory(ALDP, DRAWS, tmp_path / "gone" / "\0.pdb")
-    _without_mdtraj(monkeypatch)
-    for call in (lambda: to_mdtraj(ALDP, DRAWS), lambda: save_trajectory(ALDP, DRAWS, tmp_path / "draws.dcd")):
-        with pytest.raises(SettingsError, match=r"MDTraj is not installed.*tempering\[molecules\]"):
-            call()

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters.structure import Structure, structure_of
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, require_extra
 from tempering.targets.base import Target
 from tempering.types import Array, Bool, Float, Key
 
@@ -247,10 +247,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
         >>> target = tp.from_numpyro(model, x, y=y)  # doctest: +SKIP
         >>> tp.fit(target).sample(1000)["slope"]  # doctest: +SKIP
     """
-    try:
-        import numpyro  # noqa: F401
-    except ImportError as error:
-        raise SettingsError("tp.from_numpyro needs NumPyro: pip install 'tempering[adapters]'") from error
+    require_extra("numpyro", "NumPyro models")
     if not callable(model):
         raise SettingsError(f"model is a {type(model).__name__}; give a function that calls numpyro.sample")
     held = _Model(model, args, kwargs)

@@ -84,11 +84,6 @@ class Workers:
         with self._lock:
             self._stop()
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Of the processes that were started."""
-        return tuple(process.pid for process in self._context.processes)
-
     def _answers(self, which: int, pieces: list[np.ndarray]) -> list[Any]:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._num, self._context, _begin, (self._functions, self._is_batched))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, require_extra
 from tempering.settings.checks import require_flag
 
 __all__ = ["TorchDensity", "from_torch"]
@@ -29,7 +29,7 @@ class TorchDensity:
 
     def __call__(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log densities (n,) and gradients (n, dim) of points (n, dim)."""
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         with torch.enable_grad():
             x = torch.tensor(points, dtype=self.dtype, device=self.device, requires_grad=True)
@@ -40,7 +40,7 @@ class TorchDensity:
         return sign * _as_numpy(values), sign * _as_numpy(gradients)
 
     def _check(self, values: Any, num: int) -> None:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         if not isinstance(values, torch.Tensor):
             raise DensityError(
@@ -76,15 +76,11 @@ def from_torch(
         A target, as of `from_callable`.
 
     Raises:
-        ImportError: if PyTorch is not installed.
+        SettingsError: if PyTorch is not installed, or for a flag or dtype that is none.
         DensityError: if `fn` is not callable; during a fit, if it returns another shape or no gradient.
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            "from_torch needs PyTorch, which is not installed; run `pip install 'tempering[torch]'`"
-        ) from error
+    require_extra("torch", "PyTorch densities")
+    import torch  # pyright: ignore[reportMissingImports]
 
     if not callable(fn):
         raise DensityError(f"fn is a {type(fn).__name__}; it must be a PyTorch function or module (n, dim) -> (n,)")

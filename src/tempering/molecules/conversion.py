@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, require_extra
 from tempering.molecules.callback import OpenMMTarget, callback_target
-from tempering.molecules.extra import require_openmm
 from tempering.molecules.system.reading import read_system
 from tempering.molecules.target import MoleculeTarget
 from tempering.settings.checks import require_choice, require_number
@@ -46,7 +45,7 @@ def from_openmm(
         SettingsError: if OpenMM is missing, the System cannot be translated, or positions or temperature are not what
             they should be.
     """
-    require_openmm()
+    require_extra("openmm", "Systems of OpenMM")
     require_choice("unsupported", unsupported, ("refuse", "callback"))
     import openmm
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, require_extra
 from tempering.molecules.callback import OpenMMTarget
 from tempering.molecules.conversion import from_openmm
-from tempering.molecules.extra import require_openmm
 from tempering.molecules.target import MoleculeTarget
 from tempering.settings.checks import require_choice
 
@@ -36,7 +35,7 @@ def from_pdb(
     Raises:
         SettingsError: if a file is missing or cannot be read, or the force field does not know the molecule.
     """
-    require_openmm()
+    require_extra("openmm", "Systems of OpenMM")
     from openmm import app
 
     structure = _read(app.PDBFile, pdb)
@@ -76,7 +75,7 @@ def from_amber(
     Raises:
         SettingsError: if a file is missing or cannot be read.
     """
-    require_openmm()
+    require_extra("openmm", "Systems of OpenMM")
     require_choice("implicit_solvent", implicit_solvent, _SOLVENTS)
     from openmm import app
 
@@ -108,7 +107,7 @@ def from_system_xml(
     Raises:
         SettingsError: if a file is missing or cannot be read.
     """
-    require_openmm()
+    require_extra("openmm", "Systems of OpenMM")
     import openmm
     from openmm import app
 

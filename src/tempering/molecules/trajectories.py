@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tempering.errors import SettingsError
-from tempering.molecules.extra import require_mdtraj
+from tempering.errors import SettingsError, require_extra
 from tempering.molecules.observables import checked_conformations, identity_of
 from tempering.molecules.system.record import Atom
 from tempering.runs.storage import as_path, replacing, write_bytes
@@ -34,7 +33,7 @@ def to_mdtraj(target: Any, draws: npt.ArrayLike) -> Any:
     Raises:
         SettingsError: if MDTraj is missing, or for a wrong shape.
     """
-    require_mdtraj()
+    require_extra("mdtraj", "trajectories of MDTraj")
     import mdtraj
 
     conformations = checked_conformations(target, draws)
@@ -70,7 +69,7 @@ def save_trajectory(target: Any, draws: npt.ArrayLike, path: Any) -> None:
     if ending == ".pdb":
         write_bytes(place, _pdb(*identity_of(target), conformations).encode())
         return
-    require_mdtraj()
+    require_extra("mdtraj", ".dcd files")
     from mdtraj.formats import DCDTrajectoryFile
 
     with replacing(place) as temporary, DCDTrajectoryFile(str(temporary), "w", force_overwrite=True) as file:

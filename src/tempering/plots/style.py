@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tempering.errors import require_extra
+
 __all__ = [
     "DRAWS",
     "FAINT",
@@ -76,6 +78,7 @@ Picture = Any
 
 def render(width: float, height: float, draw: Callable[..., None], *, is_constrained: bool = True) -> Picture:
     """A figure of `width` by `height` inches that `draw(figure)` fills; `is_constrained` places its axes by itself."""
+    require_extra("matplotlib", "figures")
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -99,6 +102,7 @@ def png_of(figure: Picture) -> bytes:
 
 def level_colours(num_levels: int) -> list[Any]:
     """One colour a level, hottest first: orange over purple to deep blue for the coldest."""
+    require_extra("matplotlib", "figures")
     import matplotlib
 
     cold_to_hot = np.linspace(0.05, 0.72, max(num_levels, 2))[:num_levels]

@@ -5,7 +5,6 @@ weights where there are any; produces one file, whole or not at all. Nothing is 
 is refused before the draws are made (`check_place`).
 """
 
-import importlib.util
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import RunFolderError, SettingsError, require_extra
 from tempering.runs.storage import as_path, replacing, write_arrays, write_bytes
 
 __all__ = ["SUFFIXES", "check_place", "columns_of", "named_arrays", "write_draws"]
@@ -37,11 +36,9 @@ def check_place(path: str | Path) -> Path:
         raise RunFolderError(f"{place} exists; choose another file, nothing is overwritten")
     if any(parent.exists() and not parent.is_dir() for parent in place.parents):
         raise RunFolderError(f"could not write {place}: a folder on the way is a file; choose another place")
-    packages, remedy, _ = _FORMATS[place.suffix]
-    if packages and not any(importlib.util.find_spec(package) for package in packages):
-        raise SettingsError(
-            f"{place.suffix} files need {packages[0]}, which is not installed: {remedy}, or write .npz in its place"
-        )
+    packages, _ = _FORMATS[place.suffix]
+    for package in packages:
+        require_extra(package, f"{place.suffix} files")
     return place
 
 
@@ -71,7 +68,7 @@ def write_draws(path: str | Path, draws: Any, log_weights: np.ndarray | None = N
             f"log_weights has shape {weights.shape} for {num} draws of {', '.join(arrays)}; it must be ({num},), and "
             "no array may have its name"
         )
-    _FORMATS[place.suffix][2](place, arrays, weights)
+    _FORMATS[place.suffix][1](place, arrays, weights)
     return place
 
 
@@ -127,12 +124,12 @@ def _write_netcdf(place: Path, arrays: dict[str, np.ndarray], weights: np.ndarra
         data.to_netcdf(str(temporary))
 
 
-_FORMATS: dict[str, tuple[tuple[str, ...], str, Callable[[Path, dict[str, np.ndarray], np.ndarray | None], None]]] = {
-    ".npz": ((), "", _write_npz),
-    ".parquet": (("pyarrow",), "pip install 'tempering[io]'", _write_parquet),
-    ".nc": (("h5netcdf", "netCDF4"), "pip install h5netcdf", _write_netcdf),
+_FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, dict[str, np.ndarray], np.ndarray | None], None]]] = {
+    ".npz": ((), _write_npz),
+    ".parquet": (("pyarrow",), _write_parquet),
+    ".nc": (("arviz", "h5netcdf"), _write_netcdf),
 }
-"""By suffix: packages of which one is needed, how to get it, and the writer."""
+"""By suffix: the optional packages that are needed, and the writer."""
 
 SUFFIXES = tuple(_FORMATS)
 """What `write_draws` can write."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.diffusion import DiffusionModel
-from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.errors import DensityError, RunFolderError, SettingsError, require_extra
 from tempering.runs.exports import check_place, named_arrays, write_draws
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, finite_or_none, level_table
@@ -288,6 +288,7 @@ class Sampler:
             with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
                 target, but a solution of the flow's equation for every draw.
         """
+        require_extra("arviz", "inference data")
         import arviz
 
         require_flag("with_log_prob", with_log_prob)
@@ -347,6 +348,7 @@ class Sampler:
             Matplotlib figures by name: levels, ladder, marginals (of particles and molecules distances and
             configurations), level_energies, weights, training; without those that there are no numbers for.
         """
+        require_extra("matplotlib", "figures")
         from tempering.plots.sampler_figures import SamplerContents, figures_folder, sampler_figures, write_figures
 
         place = None if folder is None else figures_folder(folder)  # before anything is drawn

@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.errors import BudgetError
+from tempering.errors import BudgetError, require_extra
 from tempering.kernels import ChainState, init
 from tempering.lab.baselines.drawn import Drawn
 from tempering.runs.ledger import Ledger
@@ -159,6 +159,7 @@ def samples(
     Raises:
         BudgetError: if the budget pays for fewer than ten particles.
     """
+    require_extra("blackjax", "sequential Monte Carlo samplers")
     from blackjax.smc import tempered
 
     target = Referenced(target.dim, target, None)  # the path here starts from a Gaussian of its own

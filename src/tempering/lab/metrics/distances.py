@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tempering.errors import SettingsError, require_extra
 from tempering.lab.metrics.metric import MetricError, checked_points
 
 __all__ = ["PAPER_MAX_ITERATIONS", "least_cost", "paper_w2", "wasserstein_1", "wasserstein_2"]
@@ -96,9 +97,11 @@ def _cost_matrix(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost
 def transport(cost: np.ndarray, max_iterations: int) -> tuple[np.ndarray, float, str | None]:
     """POT's plan, its cost, and what went wrong (None when it is optimal)."""
     try:
-        import ot
-    except ModuleNotFoundError:
-        raise MetricError("transport distances need POT, which is not installed; run `pip install POT`") from None
+        require_extra("ot", "transport distances between sets of unlike size")
+    except SettingsError as error:
+        raise MetricError(str(error)) from None  # one metric fails, the others stand
+    import ot
+
     if max_iterations < 1:
         raise MetricError(f"max_iterations is {max_iterations}; give at least 1")
     with warnings.catch_warnings():

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tempering.errors import require_extra
 from tempering.lab.report.contents import read_contents
 from tempering.lab.report.molecule_report import MOLECULE_FIGURES, in_atoms
 from tempering.lab.report.page import page
@@ -53,8 +54,10 @@ def make_report(folder: Path) -> Path:
         The path of the page, which holds the figures too and can be sent on its own.
 
     Raises:
+        SettingsError: if Matplotlib is not installed.
         RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
     """
+    require_extra("matplotlib", "reports")
     folder = as_path(folder)
     contents = in_atoms(read_contents(folder))
     drawn_here = MOLECULE_FIGURES | (FIGURES if contents.geometry is None else PARTICLE_FIGURES)
