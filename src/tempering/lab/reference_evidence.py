@@ -99,7 +99,7 @@ def evidence_of(
 
 
 def _what(target: Inner) -> str:
-    return "torsions and distances" if hasattr(target.target, "invariants") else "pair distances"
+    return "torsions and distances" if target.target.invariants is not None else "pair distances"
 
 
 def _population(target: Inner, draws: ChainState, group: Int[np.ndarray, " chain"] | None) -> tuple[dict, tuple]:
