@@ -19,8 +19,10 @@ from support.random_checks import must_fail
 from support.tiny import Kept, quick_compilation, shrunk, tiny_ptsd
 from support.unchecked import unchecked
 from support.witness import TARGET, WitnessedLedger, facts_and_arrays
+from tempering.buffer import Levels
 from tempering.errors import BudgetError
-from tempering.methods import ptsd
+from tempering.methods import stages
+from tempering.methods.budget import Plan
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering import ladder as ladder_module
 from tempering.parallel_tempering import next_temperature
@@ -113,13 +115,13 @@ def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, kept_
     energies = spread * np.random.default_rng(0).normal(size=40)
     buffer = SimpleNamespace(states=lambda: SimpleNamespace(log_ratio=energies), weight=np.full(40, 1 / 40))
     first = [hottest, max(1.0, hottest ** (1.0 - 1.0 / (most_levels - 1) - 0.01 * second))]
-    run = SimpleNamespace(settings=settings, most_levels=most_levels, temperatures=first, buffers=[buffer] * 2)
+    run = SimpleNamespace(settings=settings, plan=Plan(most_levels=most_levels))
+    levels = Levels(tuple(first), (buffer,) * 2, jnp.ones(2), jnp.ones(()))
     with unchecked(), keeping(kept_share):
-        ptsd._add_next_temperature(run)
-        while len(run.temperatures) > len(run.buffers):
-            run.buffers.append(buffer)
-            ptsd._add_next_temperature(run)
-    check_ladder(run.temperatures, hottest, most_levels)
+        while levels.temperature > 1.0:
+            levels = levels.towards(stages.next_temperature(run, levels))
+            levels = dataclasses.replace(levels, buffers=(*levels.buffers, buffer))
+    check_ladder(list(levels.temperatures), hottest, most_levels)
 
 
 # Sizes from the budget, with everything that the defaults do.

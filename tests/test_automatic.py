@@ -17,15 +17,18 @@ from tempering.diffusion.networks import make_network
 from tempering.errors import BudgetError, SettingsError
 from tempering.kernels import HMC, MALA, kernel_of
 from tempering.methods.budget import default_budget, pilot_settings, planned, sized
-from tempering.methods.registry import METHODS, check_sizes
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS
 from tempering.settings import Ladder, MethodSettings, Pilot
+from tempering.targets import anisotropic_gaussian
 from tempering.transforms.centred import Centred
 
+TARGET = anisotropic_gaussian(dim=2)
 DIMS = st.integers(1, 128)
-METHOD_NAMES = st.sampled_from(sorted(METHODS))
+METHODS = ("pt_dm", "ptsd")
+"""Whose sizes the budget sets."""
+METHOD_NAMES = st.sampled_from(METHODS)
 NUM_LEVELS = st.integers(2, 40)
 BUDGETS = st.integers(1, 3_000_000)
 KERNELS = st.sampled_from([MALA(), HMC(num_leapfrog=4), HMC(num_leapfrog=8)])
@@ -45,7 +48,7 @@ def base_of(method: str, dim: int, **ladder) -> MethodSettings:
 
 def sized_for(method: str, dim: int, num_levels: int, budget: int) -> MethodSettings:
     base = base_of(method, dim, num_levels=num_levels)
-    return sized(base, dim, num_levels, budget, kernel_of(base, dim))
+    return sized(base, dim, num_levels, budget, kernel_of(base.exploration, dim))
 
 
 def check_plan(settings: MethodSettings, dim: int, budget: int) -> int:
@@ -93,7 +96,7 @@ def test_a_larger_budget_is_never_refused_where_a_smaller_one_was_not(method, di
 @given(dim=DIMS, hottest=st.floats(1.5, 4.0**7))
 def test_the_default_budget_is_enough_after_the_pilot(method, dim, hottest):
     budget, base = default_budget(dim), base_of(method, dim, hottest=hottest)
-    kernel = kernel_of(base, dim)
+    kernel = kernel_of(base.exploration, dim)
     left = budget - pilot_evaluations(pilot_settings(base.pilot, budget, kernel), kernel)
     num_levels = len(temperatures_of(base.ladder, dim=dim))
     check_plan(sized(base, dim, num_levels, left, kernel), dim, left)
@@ -136,13 +139,13 @@ def test_the_least_budget_that_a_refusal_names_is_enough(kernel):
 def test_a_budget_is_checked_by_what_it_must_cover(method):
     settings = default_settings(method, 2)
     with pytest.raises(BudgetError, match="too small to find the hottest temperature"):
-        check_sizes(settings, 2, 5_000)
+        check_budget(settings, TARGET, 5_000)
     # With a ladder no pilot has to be paid for.
     given = dataclasses.replace(settings, ladder=Ladder(temperatures=(4.0, 2.0, 1.0)))
     with pytest.raises(BudgetError, match="raise the budget or give a shorter `ladder=`"):
-        check_sizes(given, 2, 1_000)
-    check_sizes(given, 2, 10_000)
-    check_sizes(settings, 2, None)
+        check_budget(given, TARGET, 1_000)
+    check_budget(given, TARGET, 10_000)
+    check_budget(settings, TARGET, None)
 
 
 def test_a_ladder_of_ones_own_is_kept():

@@ -24,7 +24,7 @@ from support.tiny import (
 from tempering import load
 from tempering.lab.presets import PRESETS
 from tempering.lab.run import evaluate_folder
-from tempering.methods.registry import planned
+from tempering.methods.budget import forecast
 from tempering.runs.config import MetricsConfig
 from tempering.runs.folder import RunFolder
 from tempering.runs.storage import read_arrays, read_json, write_json
@@ -77,7 +77,7 @@ def test_a_run_leaves_a_whole_folder(runs, name):
     assert set(files_of(folder)) >= expected
     assert not [path for path in folder.rglob("*") if path.name.endswith(".tmp")]
     result, config = read_json(folder / "result.json"), RunFolder.read_config(folder)
-    assert result["evaluations"] == sum(planned(config, 2).values()) and result["seed"] == 3
+    assert result["evaluations"] == sum(forecast(config.settings, 2, config.budget).values()) and result["seed"] == 3
     assert len(result["levels"]) == levels and result["wall_seconds"] >= result["fit_seconds"] > 0
     assert {"w2", "log_likelihood", "ess_fraction"} <= set(result["metrics"])
     assert "w2" in out and str(folder / "report.html") in out

@@ -11,9 +11,9 @@ from support.tiny import (
 )
 from tempering.lab.presets import ABLATIONS, PRESETS
 from tempering.lab.run import target_of
-from tempering.methods.registry import METHODS, planned
+from tempering.methods.budget import forecast
 from tempering.runs.config import config_from_dict
-from tempering.settings import PTSDSettings
+from tempering.settings import DescentSettings
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,7 +28,7 @@ def test_list_shows_every_preset_with_its_method_and_cost():
     assert code == 0 and max(map(len, lines)) <= 80
     for name, config in PRESETS.items():
         (line,) = (line for line in lines if line.startswith(f"{name} "))
-        cost = sum(planned(config, target_of(config).dim).values())
+        cost = sum(forecast(config.settings, target_of(config).dim, config.budget).values())
         assert line.endswith(f" {cost:,}") and f" {METHODS[config.method].title} " in line
         assert config.description in " ".join(out.split())
 
@@ -45,7 +45,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
     given = PRESETS[name].settings
     is_sized = given.is_sized_by_budget
     size, cost = ("training.batch_size", 12_345) if is_sized else ("buffer_size", PRESETS[name].budget)
-    num_chains = given.refinement.num_chains if isinstance(given, PTSDSettings) else None
+    num_chains = given.refinement.num_chains if isinstance(given, DescentSettings) else None
     num = max(40, num_chains or 0)
     arguments = ("--seed", 9, *(("--budget", cost) if cost else ()), "--set", f"{size}={num}")
     code, out, _ = command("run", name, "--dry-run", "--out", tmp_path / "run", *arguments, "--set=initial.scale=2")
@@ -62,8 +62,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
     elif config["method"] == "ptsd":
         ladder = config["settings"]["ladder"]
         levels = ladder["num_levels"] or len(ladder["temperatures"])
-        drawn = 0 if settings["guidance"]["kind"] == "reweighted" else num
-        assert content["planned"]["importance_weights"] == drawn * (levels - 2)
+        assert content["planned"]["importance_weights"] == num * (levels - 2)
         assert ("pilot" in content["planned"]) == (config["settings"]["pilot"]["ceiling"] is not None)
 
 

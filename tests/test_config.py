@@ -12,8 +12,8 @@ from support.unchecked import unchecked
 from tempering.errors import BudgetError, SettingsError
 from tempering.lab.presets import PRESETS, preset
 from tempering.lab.run import target_of
-from tempering.methods.budget import default_budget
-from tempering.methods.registry import METHODS, check_budget, planned
+from tempering.methods.budget import check_budget, default_budget, forecast
+from tempering.methods.registry import METHODS
 from tempering.runs.config import (
     MetricsConfig,
     RunConfig,
@@ -59,20 +59,20 @@ def test_a_preset_survives_its_record(name):
 def test_a_preset_can_be_planned(name):
     config = preset(name)
     target = target_of(config)
-    plan = planned(config, target.dim)
+    plan = forecast(config.settings, target.dim, config.budget)
     assert all(isinstance(num, int) and num >= 0 for num in plan.values()) and sum(plan.values()) > 0
     if config.settings.is_sized_by_budget:
         assert plan == {"at most": config.budget}
-        check_budget(config, target.dim)
+        check_budget(config.settings, target, config.budget)
         with pytest.raises(BudgetError, match=r"budget of 900 evaluations.*`ladder=`"):
-            check_budget(dataclasses.replace(config, budget=900), target.dim)
+            check_budget(config.settings, target, 900)
         without = dataclasses.replace(config, budget=None)
-        assert planned(without, target.dim) == {"at most": default_budget(target.dim)}
+        assert forecast(without.settings, target.dim, None) == {"at most": default_budget(target.dim)}
         return
     # Its own cost as a budget passes, one less does not.
-    check_budget(dataclasses.replace(config, budget=sum(plan.values())), target.dim)
+    check_budget(config.settings, target, sum(plan.values()))
     with pytest.raises(BudgetError, match=rf"{name}.*needs {sum(plan.values()):,} evaluations.*raise the budget"):
-        check_budget(dataclasses.replace(config, budget=sum(plan.values()) - 1), target.dim)
+        check_budget(config.settings, target, sum(plan.values()) - 1)
 
 
 @by_preset

@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-import tempering.methods.learning
 
 import tempering.guidance.choose
+import tempering.methods.learn
 from support.counting import CountingTarget
 from support.random_checks import must_fail
 from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
@@ -23,7 +23,7 @@ from support.witness import COUNTER, TARGET, WitnessedLedger, facts_and_arrays
 from tempering.errors import BudgetError
 from tempering.kernels import kernel_of
 from tempering.lab.evaluation import judge
-from tempering.methods import ptsd
+from tempering.methods.budget import planned
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.runs.config import MetricsConfig
@@ -70,7 +70,7 @@ CASES = {
         "ptsd",
         tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0), level_size=48, last_buffer_size=80),
     ),
-    "PTSD without models on the way": ("ptsd", tiny_ptsd(guidance=Guidance("reweighted"))),
+    "PTSD without models on the way": ("reweighted", tiny_reweighted()),
     "PTSD, the last level refined for longer": (
         "ptsd",
         tiny_ptsd(
@@ -115,7 +115,7 @@ def fit(case: str, *, seed: int = 0, ledger: Ledger | None = None, **options) ->
     return METHODS[method].fit(TARGET, jax.random.key(seed), settings, ledger=ledger, **options)
 
 
-def planned(case: str) -> dict[str, int]:
+def plan_of(case: str) -> dict[str, int]:
     method, settings = CASES[case]
     return {stage: num for stage, num in planned(settings, TARGET.dim).items() if num}
 
@@ -132,14 +132,14 @@ def test_every_evaluation_is_planned_and_entered(case):
     ledger = WitnessedLedger()
     sampler = fit(case, ledger=ledger)
     assert isinstance(sampler, Sampler)
-    check_account(ledger, planned(case))
+    check_account(ledger, plan_of(case))
     method, settings = CASES[case]
     assert sampler.evaluations == ledger.total and sampler.method == METHODS[method].title
     # The levels' own accounts add up to the same, but for the final weights, which belong to no level.
     levels = Counter()
     for record in sampler.levels:
         levels.update(record.evaluations)
-    assert levels == Counter({stage: n for stage, n in planned(case).items() if stage != "final_weights"})
+    assert levels == Counter({stage: n for stage, n in plan_of(case).items() if stage != "final_weights"})
     assert (sampler.ess_fraction is not None) == (settings.num_final_draws > 0)
     assert np.all(np.isfinite(sampler.sample(5)))
 
@@ -148,7 +148,7 @@ def test_every_evaluation_is_planned_and_entered(case):
 def test_an_entry_forgotten_would_be_noticed(stage):
     ledger = WitnessedLedger(forgets=stage)
     fit("PTSD", ledger=ledger)
-    must_fail(check_account, ledger, planned("PTSD"))
+    must_fail(check_account, ledger, plan_of("PTSD"))
 
 
 @pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
@@ -159,7 +159,7 @@ def test_a_pilot_is_counted_too_and_within_its_plan(case):
     sampler = METHODS[method].fit(TARGET, jax.random.key(0), settings, ledger=ledger)
     ledger.settle()
     assert dict(ledger.points) == dict(ledger.received)
-    assert 0 < ledger.points["pilot"] <= pilot_evaluations(settings.pilot, kernel_of(settings, TARGET.dim))
+    assert 0 < ledger.points["pilot"] <= pilot_evaluations(settings.pilot, kernel_of(settings.exploration, TARGET.dim))
     # Once the ladder is known the rest is exactly as planned.
     known = dataclasses.replace(settings, ladder=Ladder(temperatures=tuple(r.temperature for r in sampler.levels)))
     rest = {stage: n for stage, n in planned(known, TARGET.dim).items() if n}
@@ -168,7 +168,7 @@ def test_a_pilot_is_counted_too_and_within_its_plan(case):
 
 @by_case
 def test_a_budget_below_the_plan_is_refused_before_anything_is_evaluated(case):
-    total = sum(planned(case).values())
+    total = sum(plan_of(case).values())
     ledger = WitnessedLedger(budget=total - 1)
     with pytest.raises(BudgetError, match=rf"needs {total:,} evaluations.*budget of {total - 1:,}.*raise the budget"):
         fit(case, ledger=ledger)
@@ -178,15 +178,15 @@ def test_a_budget_below_the_plan_is_refused_before_anything_is_evaluated(case):
 
 @pytest.mark.parametrize("case", ["PTSD", "PT+DM"])
 def test_a_budget_of_exactly_the_plan_is_enough(case):
-    ledger = WitnessedLedger(budget=sum(planned(case).values()))
+    ledger = WitnessedLedger(budget=sum(plan_of(case).values()))
     fit(case, ledger=ledger)
-    check_account(ledger, planned(case))
+    check_account(ledger, plan_of(case))
 
 
 def test_a_budget_that_the_pilot_uses_up_is_not_exceeded():
     _, settings = CASES["PTSD"]
     settings = dataclasses.replace(settings, **PILOT)
-    ledger = WitnessedLedger(budget=pilot_evaluations(settings.pilot, kernel_of(settings, TARGET.dim)) + 1)
+    ledger = WitnessedLedger(budget=pilot_evaluations(settings.pilot, kernel_of(settings.exploration, TARGET.dim)) + 1)
     with pytest.raises(BudgetError):
         METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings, ledger=ledger)
     ledger.settle()
@@ -362,6 +362,5 @@ def check_one_network_compiles_once(traces, batch_size: int) -> None:
 def test_one_network_for_all_levels_compiles_once(traces, monkeypatch):
     check_one_network_compiles_once(traces, 13)
     # The saboteur: a dataset that grows with every level.
-    whole = tempering.methods.learning.data_of_all_levels
-    monkeypatch.setattr(ptsd, "data_of_all_levels", lambda *arguments: whole(*arguments[:-1], 0))
+    monkeypatch.setattr(tempering.methods.learn, "_num_places", lambda *arguments: 0)
     assert "_train_block" in must_fail(check_one_network_compiles_once, traces, 14)

@@ -7,7 +7,7 @@ import pytest
 from support.unchecked import unchecked
 from tempering.lab.molecule_presets import MOLECULE_PRESETS
 from tempering.lab.run import target_of
-from tempering.methods.registry import check_budget, planned
+from tempering.methods.budget import check_budget, forecast
 from tempering.parallel_tempering import temperatures_of
 from tempering.runs.config import config_from_dict, config_to_dict, with_changes
 
@@ -38,7 +38,7 @@ def test_it_is_of_the_molecule_and_survives_its_record(name):
 def test_it_costs_what_it_says(name):
     config = MOLECULE_PRESETS[name]
     check_budget(config, 63)
-    total = sum(planned(config, 63).values())
+    total = sum(forecast(config.settings, 63, config.budget).values())
     assert total == pytest.approx(2.416e7, rel=0.01) if "paper" not in name else abs(total - 2.61e7) < 3e5
     temperatures = temperatures_of(config.settings.ladder, dim=63)
     assert temperatures[0] == pytest.approx(5.0) and temperatures[-1] == 1.0
@@ -51,7 +51,7 @@ def test_internal_coordinates_have_the_settings_of_any_density(name):
     target = target_of(config)
     assert target.dim == 67 and target.chart.full_dim == 66 and target.geometry is None
     assert not config.settings.network.is_of_particles
-    check_budget(config, target.dim)
+    check_budget(config.settings, target, config.budget)
     assert config.budget == 2_600_000
 
 

@@ -7,17 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tempering.guidance.ablations import Rescaled, Taylor
 
 from support.oracle import GaussianDenoiser, OracleNetwork, quadrature_denoiser
 from support.random_checks import must_fail
-from tempering.buffer import Buffer, from_states, reweighted
+from tempering.buffer import Buffer, Levels, from_states, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.calibrate import denoiser_of
 from tempering.diffusion.networks import make_network
-from tempering.guidance.ablations import Rescaled, Taylor
-from tempering.guidance.choose import History, candidates, choose, predicted_ess
+from tempering.guidance.choose import candidates, choose, predicted_ess
 from tempering.guidance.extrapolate import Guided, extrapolation_weights
 from tempering.kernels import ChainState
+from tempering.lab.extrapolation import WAYS
 from tempering.settings import Guidance, Initial, Network, PTSDSettings, Sampling
 from tempering.targets import Gaussian, GaussianMixture
 from tempering.targets.base import evaluate_many
@@ -118,7 +119,8 @@ def settings_of(guidance=None, **network) -> PTSDSettings:
         initial=Initial(num_chains=200),
         network=replace(NETWORK, **network),
         sampling=SAMPLING,
-        guidance=guidance or Guidance(kind="automatic"),
+        noise=Noise(),
+        guidance=guidance or Guidance(coordinate="T", is_anticipating=False),
     )
 
 
@@ -134,14 +136,14 @@ class Solved(eqx.Module):
         return ((1.0 + self.weight) * cold - exact) / self.weight
 
 
-def history_of(hot_oracle, settings) -> History:
+def history_of(hot_oracle, settings) -> Levels:
     """Two levels, the denoisers of which are oracles whatever the scales of the buffers are."""
     buffers, betas = (gaussian_buffer(HOT, 3), gaussian_buffer(COLD, 4)), jnp.array([1 / HOT, 1 / COLD, 1 / NEXT])
     oracles, networks = (hot_oracle, GaussianDenoiser(TARGET.location, TARGET.covariance())), []
     for buffer, beta, oracle in zip(buffers, betas[:2], oracles, strict=True):
         scales = denoiser_of(oracle, settings.noise, buffer, beta)
         networks.append(OracleNetwork(oracle, scales.location, scales.sigma_data))
-    return History(buffers, betas, tuple(networks), jnp.asarray(40.0))
+    return Levels((HOT, COLD, NEXT), buffers, jnp.ones(2), jnp.asarray(40.0), tuple(networks))
 
 
 def test_the_better_of_two_is_chosen():
@@ -163,12 +165,13 @@ def shared():
     temperatures = (16.0, HOT, COLD)
     network = eqx.filter_jit(make_network)(jax.random.key(0), 2, replace(NETWORK, is_shared=True))
     buffers = tuple(gaussian_buffer(t, seed=5, size=100) for t in temperatures)
-    return History(buffers, 1 / jnp.array([*temperatures, NEXT]), (network,), jnp.asarray(40.0))
+    return Levels((*temperatures, NEXT), buffers, jnp.ones(2), jnp.asarray(40.0), (network,))
 
 
 def test_candidates_by_kind(shared):
     def only(kind, **kwargs):
-        found = candidates(shared, settings_of(Guidance(kind=kind, **kwargs), is_shared=True))
+        guidance = Guidance(**{"kind": kind, "coordinate": "T", "is_anticipating": False, **kwargs})
+        found = candidates(shared, settings_of(guidance, is_shared=True), WAYS)
         assert list(found) == [kind]
         return found[kind].denoise
 
@@ -189,8 +192,8 @@ def test_candidates_by_kind(shared):
 
 
 def test_automatic_candidates_follow_the_network_and_the_levels(shared):
-    early = History(shared.buffers[1:], shared.betas[1:], shared.networks, shared.sigma_max)
-    apart = History(shared.buffers, shared.betas, shared.networks * 2, shared.sigma_max)
+    early = replace(shared, buffers=shared.buffers[1:], temperatures=shared.temperatures[1:])
+    apart = replace(shared, networks=shared.networks * 2)
     assert list(candidates(apart, settings_of())) == ["log_T", "T"]
     assert list(candidates(early, settings_of(is_shared=True))) == ["log_T", "T", "conditioned"]
     everything = candidates(shared, settings_of(is_shared=True))

@@ -1,16 +1,17 @@
-"""`guidance.kind = "reweighted"`: levels from the buffer before, right by their weights, and one model at the end."""
+"""Reweighted tempering: levels from the buffer before, right by their weights, and one model at the end."""
 
 import jax
 import numpy as np
 import pytest
 
 from support.random_checks import must_fail
-from support.tiny import quick_compilation, tiny_ptsd
+from support.tiny import quick_compilation, tiny_reweighted
 from support.unchecked import unchecked
-from tempering.methods.ptsd import fit, plan
+from tempering.methods.budget import planned
+from tempering.methods.reweighted import fit
 from tempering.runs.checkpoint import Nowhere
 from tempering.runs.ledger import Ledger
-from tempering.settings import Exploration, Guidance, Initial, Ladder, Refinement, Resampling
+from tempering.settings import Exploration, Initial, Ladder, Refinement, Resampling
 from tempering.targets import Gaussian
 
 SCALES = np.array([1.0, 0.5, 2.0])
@@ -29,20 +30,19 @@ class Kept(Nowhere):
 
 def run_of(**changes):
     """Parts, records, ledger and plan of a run over four levels of a Gaussian with unlike scales."""
-    settings = tiny_ptsd(
+    settings = tiny_reweighted(
         buffer_size=SIZE,
         num_final_draws=0,
         ladder=Ladder(temperatures=(4.0, 2.6, 1.6, 1.0)),
         initial=Initial(num_chains=400, num_steps=90, burn_in=40, thin=5, scale=4.0),
         exploration=Exploration(kernel="hmc", num_leapfrog=4),
         refinement=Refinement(num_steps=1),
-        guidance=Guidance("reweighted"),
-        **{"resampling": Resampling(quantile=None), **changes},
+        **{"resampling": Resampling(min_effective=0, is_resampled=True), **changes},
     )
     store, ledger = Kept(), Ledger()
     target = Gaussian(np.zeros(3), np.diag(SCALES**2))
     sampler = fit(target, jax.random.key(3), settings, store=store, ledger=ledger)
-    return store.parts, sampler.levels, ledger, plan(settings, 3)
+    return store.parts, sampler.levels, ledger, planned(settings, 3)
 
 
 @pytest.fixture(scope="module", autouse=True)

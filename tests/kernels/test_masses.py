@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tempering.methods.preparation import Teller, planned_pilot, prepare
 
 from support.counting import Counter, CountingTarget
 from support.random_checks import assert_mean, must_fail
@@ -19,6 +18,8 @@ from tempering.errors import SettingsError
 from tempering.kernels import HMC, MALA, Kernel, init
 from tempering.kernels.base import accept_or_stay
 from tempering.methods import ptsd
+from tempering.methods.budget import planned
+from tempering.methods.pilot import prepare
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.initial import initial_draws
 from tempering.runs.checkpoint import Journal, Nowhere
@@ -27,7 +28,6 @@ from tempering.settings import Exploration, Initial, Pilot
 from tempering.targets import Gaussian, Inner, Scaled, Target, Units, anisotropic_gaussian
 from tempering.targets.units import chosen_units, force_masses, units_of_masses
 from tempering.transforms.centred import Centred
-from tempering.types import ignore_event
 
 SPRINGS = {(0, 1): 40.0, (0, 2): 3.0, (1, 2): 0.5}
 LAPLACIAN = np.zeros((3, 3))
@@ -273,9 +273,9 @@ def test_a_pilot_measures_what_it_is_told_and_counts(measure):
 def test_a_given_ladder_takes_the_masses_that_are_asked_for(exploration, expected):
     progress = Journal(Ledger(), Nowhere())
     settings = tiny_ptsd(exploration=exploration)
-    _, prepared = prepare(KEY, SPRINGS_INNER, settings, None, progress, Teller(ignore_event, progress, 0))
+    _, prepared = prepare(KEY, SPRINGS_INNER, settings, None, progress, lambda *event, **numbers: None)
     np.testing.assert_allclose(full_matrix(prepared.units), full_matrix(expected), atol=1e-6)
-    assert progress.ledger.total == 0 and planned_pilot(settings, HMC()) == {}
+    assert progress.ledger.total == 0 and "pilot" not in planned(settings, SPRINGS_INNER.dim)
 
 
 @pytest.mark.slow
@@ -284,9 +284,9 @@ def test_adapted_masses_run_a_pilot_below_a_given_ladder():
     settings = tiny_pt_dm(
         exploration=Exploration(mass="adapted"), pilot=Pilot(num_chains=16, num_steps=16, max_rounds=3)
     )
-    settings, prepared = prepare(KEY, SPRINGS_INNER, settings, None, progress, Teller(ignore_event, progress, 0))
+    settings, prepared = prepare(KEY, SPRINGS_INNER, settings, None, progress, lambda *event, **numbers: None)
     assert prepared.units.matrix is not None and prepared.temperatures[0] == 8.0
-    assert 0 < progress.ledger.points["pilot"] <= planned_pilot(settings, MALA())["pilot"]
+    assert 0 < progress.ledger.points["pilot"] <= planned(settings, SPRINGS_INNER.dim)["pilot"]
 
 
 def test_masses_that_do_not_fit_are_refused():

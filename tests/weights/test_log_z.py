@@ -14,7 +14,7 @@ from support.tiny import quick_compilation, tiny_ptsd
 from support.tiny_fits import fit
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
-from tempering.methods import learning
+from tempering.methods import finish
 from tempering.methods.finish import _determinants, checked_log_z
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
@@ -158,8 +158,8 @@ def test_the_last_level_counts_where_its_determinants_were_checked_and_its_weigh
 ):
     """A fit in two dimensions with probes, told that its weights have this tail and up to where it may check."""
     given: list = []
-    monkeypatch.setattr(learning, "pooled_log_z", lambda pairs: given.extend(pairs) or pooled_log_z(given))
-    monkeypatch.setattr(learning, "_LARGEST_CHECKED", largest_checked)
+    monkeypatch.setattr(finish, "pooled_log_z", lambda pairs: given.extend(pairs) or pooled_log_z(given))
+    monkeypatch.setattr(finish, "_LARGEST_CHECKED", largest_checked)
     monkeypatch.setattr(Weighted, "pareto_k", property(lambda _: tail))
     settings = tiny_ptsd()
     sampling = dataclasses.replace(settings.sampling, divergence="hutchinson", num_probes=2)
