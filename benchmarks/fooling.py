@@ -22,6 +22,7 @@ from fooling_targets import FOOLING
 from measure import commit
 
 import tempering as tp
+from support.defaults import default_settings
 from tempering.targets import ExactTarget
 
 NUM_DRAWS, NUM_TRUE = 4000, 200_000

@@ -23,6 +23,7 @@ from measure import parser as measure_parser
 from numpyro.infer import MCMC, NUTS
 
 import tempering as tp
+from support.defaults import default_settings
 from tempering.lab.baselines import smc
 
 NUM_COEFFICIENTS, NUM_ROWS = 25, 500

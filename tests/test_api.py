@@ -16,6 +16,7 @@ from support.tiny import Kept, files_of, quick_compilation, shrunk, tiny_pt_dm, 
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
 from tempering import api
+from tempering.methods.budget import planned
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering.initial import rows_start
 from tempering.runs import storage

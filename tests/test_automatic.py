@@ -10,13 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tempering as tp
+from support.defaults import default_settings
 from support.random_checks import must_fail
 from support.unchecked import unchecked
 from tempering.diffusion.divergence import step_with_log_det
 from tempering.diffusion.networks import make_network
 from tempering.errors import BudgetError, SettingsError
 from tempering.kernels import HMC, MALA, kernel_of
-from tempering.methods.budget import default_budget, pilot_settings, planned, sized
+from tempering.methods.budget import check_budget, default_budget, pilot_settings, planned, sized
 from tempering.parallel_tempering import temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS

@@ -29,7 +29,7 @@ def test_list_shows_every_preset_with_its_method_and_cost():
     for name, config in PRESETS.items():
         (line,) = (line for line in lines if line.startswith(f"{name} "))
         cost = sum(forecast(config.settings, target_of(config).dim, config.budget).values())
-        assert line.endswith(f" {cost:,}") and f" {METHODS[config.method].title} " in line
+        assert line.endswith(f" {cost:,}") and f" {title_of(config.method, config.settings)} " in line
         assert config.description in " ".join(out.split())
 
 

@@ -12,8 +12,8 @@ from support.random_checks import assert_mean, must_fail
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.precondition import temperature_input
-from tempering.guidance.ablations import Rescaled, Taylor
 from tempering.guidance.extrapolate import Guided, extrapolation_weights
+from tempering.lab.extrapolation import Rescaled, Taylor
 from tempering.settings import Network, Sampling
 from tempering.targets import GaussianMixture
 

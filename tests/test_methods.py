@@ -17,7 +17,7 @@ import tempering.guidance.choose
 import tempering.methods.learn
 from support.counting import CountingTarget
 from support.random_checks import must_fail
-from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd
+from support.tiny import Kept, quick_compilation, tiny_pt_dm, tiny_ptsd, tiny_reweighted
 from support.unchecked import unchecked
 from support.witness import COUNTER, TARGET, WitnessedLedger, facts_and_arrays
 from tempering.errors import BudgetError

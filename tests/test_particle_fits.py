@@ -29,7 +29,7 @@ from tempering.runs.config import MetricsConfig
 from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.sampler.load import load_sampler
-from tempering.settings import Network, Noise, Sampling
+from tempering.settings import Exploration, Network, Noise, Sampling
 from tempering.targets import PairPotential, in_inner_coordinates, lennard_jones
 from tempering.transforms.centred import Centred
 

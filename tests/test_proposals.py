@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tempering.guidance.ablations import Rescaled, Taylor
 
 from support.oracle import GaussianDenoiser, OracleNetwork, quadrature_denoiser
 from support.random_checks import must_fail
@@ -18,8 +17,8 @@ from tempering.diffusion.networks import make_network
 from tempering.guidance.choose import candidates, choose, predicted_ess
 from tempering.guidance.extrapolate import Guided, extrapolation_weights
 from tempering.kernels import ChainState
-from tempering.lab.extrapolation import WAYS
-from tempering.settings import Guidance, Initial, Network, PTSDSettings, Sampling
+from tempering.lab.extrapolation import WAYS, Rescaled, Taylor
+from tempering.settings import Guidance, Initial, Network, Noise, PTSDSettings, Sampling
 from tempering.targets import Gaussian, GaussianMixture
 from tempering.targets.base import evaluate_many
 from tempering.weights.ess import ess_fraction

@@ -18,6 +18,7 @@ from support.tiny import quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
 from tempering.adapters import from_callable
 from tempering.errors import BudgetError, SettingsError
+from tempering.methods.budget import planned
 from tempering.methods.registry import METHODS
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration, Ladder, Pilot

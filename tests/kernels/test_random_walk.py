@@ -11,6 +11,7 @@ from support.tempered import check_tempered, fitting_step_size, tempered_draws, 
 from tempering.kernels import Kernel, RandomWalk, StepSizes, kernel_of
 from tempering.kernels.base import accept_or_stay, init
 from tempering.kernels.step_size import adapt, guess_from_spread
+from tempering.settings import Exploration
 from tempering.targets import Target
 
 NUM_CHAINS = 20_000

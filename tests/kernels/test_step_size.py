@@ -7,6 +7,7 @@ import pytest
 
 from tempering.kernels import HMC, MALA, StepSizes, kernel_of
 from tempering.kernels.step_size import adapt, guess, rescale
+from tempering.settings import Exploration
 
 TARGET = jnp.asarray(0.6)
 YES, NO = jnp.asarray(True), jnp.asarray(False)
