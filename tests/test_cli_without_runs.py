@@ -12,6 +12,7 @@ from support.tiny import (
 from tempering.lab.presets import ABLATIONS, PRESETS
 from tempering.lab.run import target_of
 from tempering.methods.budget import forecast
+from tempering.methods.registry import title_of
 from tempering.runs.config import config_from_dict
 from tempering.settings import DescentSettings
 

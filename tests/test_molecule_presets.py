@@ -37,7 +37,7 @@ def test_it_is_of_the_molecule_and_survives_its_record(name):
 @by_preset
 def test_it_costs_what_it_says(name):
     config = MOLECULE_PRESETS[name]
-    check_budget(config, 63)
+    check_budget(config.settings, target_of(config), config.budget)
     total = sum(forecast(config.settings, 63, config.budget).values())
     assert total == pytest.approx(2.416e7, rel=0.01) if "paper" not in name else abs(total - 2.61e7) < 3e5
     temperatures = temperatures_of(config.settings.ladder, dim=63)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from support.tiny import separate
 from support.unchecked import unchecked
 from tempering import settings
 from tempering.errors import SettingsError
@@ -21,6 +22,7 @@ from tempering.settings import (
     PTSDSettings,
     Refinement,
     Resampling,
+    ReweightedSettings,
     Sampling,
     Training,
 )
@@ -122,6 +124,10 @@ REFUSED = [
     (PTSDSettings, "initial_share", "initial_share", [0.0, 1.0, float("nan")], "a number between 0 and 1"),
     (PTSDSettings, "last_buffer_size", "last_buffer_size", [19, True], "an integer of at least 20"),
     (PTSDSettings, "last_refinement", "last_refinement", [5, "none"], "Refinement"),
+    (ReweightedSettings, "last_refinement", "last_refinement", [5, "none"], "Refinement"),
+    (ReweightedSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
+    (ReweightedSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
+    (ReweightedSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes"], "True or False"),
     (PTDMSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
     (PTDMSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
     (PTDMSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes", None], "True or False"),
@@ -140,6 +146,10 @@ def test_refusals_say_what_was_given_and_what_is_allowed(kind, field, name, valu
     assert any(f"= {text} is not allowed" in message for text in shown), message
 
 
+def by_hand(**settings) -> PTSDSettings:
+    return PTSDSettings(is_sized_by_budget=False, **settings)
+
+
 # Settings that are allowed alone and contradict each other.
 CONTRADICTIONS = [
     (lambda: Initial(num_steps=50, burn_in=45, thin=6), r"initial\.num_steps = 50 .*burn_in \+ thin"),
@@ -148,15 +158,17 @@ CONTRADICTIONS = [
     (lambda: Refinement(num_chains=5, num_steps=10, thin=6), r"refinement\.thin = 6 .*frozen state is kept"),
     (lambda: Refinement(num_steps=10, num_states=6), r"refinement\.num_states = 6 .*at most the 5 steps"),
     (lambda: Refinement(num_chains=5, num_steps=50, num_states=2), r"refinement\.num_states = 2 .*1 with num_chains"),
-    (lambda: PTSDSettings(refinement=Refinement(num_states=2)), r"refinement\.num_states = 2 .*last_refinement"),
     (
-        lambda: PTSDSettings(guidance=Guidance("reweighted"), last_refinement=Refinement(num_steps=0)),
-        r"last_refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
+        lambda: by_hand(refinement=Refinement(num_steps=5, num_states=2)),
+        r"refinement\.num_states = 2 .*last_refinement",
+    ),
+    (
+        lambda: ReweightedSettings(last_refinement=Refinement(num_steps=0)),
+        r"last_refinement\.num_steps = 0 .*at least 1 in reweighted tempering",
     ),
     (lambda: Refinement(num_steps=0, num_states=2), r"refinement\.num_states = 2 .*at most the 1 step"),
     (
-        lambda: PTSDSettings(
-            guidance=Guidance("reweighted"),
+        lambda: ReweightedSettings(
             refinement=Refinement(num_steps=50, num_chains=9),
             last_refinement=Refinement(num_steps=5),
         ),
@@ -164,22 +176,25 @@ CONTRADICTIONS = [
     ),
     (lambda: Refinement(num_chains=5, thin=0), r"refinement\.thin = 0 .*at least 1"),
     (
-        lambda: PTSDSettings(buffer_size=3_001),
+        lambda: by_hand(buffer_size=3_001),
         r"buffer_size = 3001 .*at most the 3,000 states.*raise initial\.num_chains",
     ),
-    (lambda: PTDMSettings(buffer_size=3_001), r"buffer_size = 3001 .*at most the 3,000 states"),
+    (
+        lambda: PTDMSettings(buffer_size=3_001, is_sized_by_budget=False),
+        r"buffer_size = 3001 .*at most the 3,000 states",
+    ),
     (lambda: PTSDSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' .*density.*solver='sde'"),
     (lambda: PTDMSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' "),
     (
-        lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50)),
+        lambda: by_hand(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50)),
         r"refinement\.num_chains = 101 .*at most buffer_size",
     ),
     (
-        lambda: PTSDSettings(guidance=Guidance("reweighted"), refinement=Refinement(num_steps=0)),
-        r"refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
+        lambda: ReweightedSettings(refinement=Refinement(num_steps=0)),
+        r"refinement\.num_steps = 0 .*at least 1 in reweighted tempering",
     ),
     (
-        lambda: PTSDSettings(is_sized_by_budget=True),
+        lambda: PTSDSettings(refinement=Refinement(num_steps=5)),
         r"refinement\.num_steps = 5 .*0 where the budget sets the sizes.*is_sized_by_budget=false",
     ),
     (
@@ -188,11 +203,21 @@ CONTRADICTIONS = [
         ),
         r"last_refinement\.num_steps = 3 .*0 where the budget sets the sizes",
     ),
-    (lambda: PTSDSettings(level_size=1_999), r"level_size = 1999 .*refined in pairs"),
-    (lambda: PTSDSettings(last_buffer_size=2_001), r"last_buffer_size = 2001 .*refined in pairs"),
+    (lambda: by_hand(level_size=1_999, refinement=Refinement(num_steps=5)), r"level_size = 1999 .*refined in pairs"),
+    (
+        lambda: by_hand(last_buffer_size=2_001, refinement=Refinement(num_steps=5)),
+        r"last_buffer_size = 2001 .*refined in pairs",
+    ),
     *(
-        (lambda guidance=guidance: PTSDSettings(guidance=guidance), r"network\.is_shared = False .*True for guidance")
-        for guidance in (Guidance("conditioned"), Guidance("autodiff"), Guidance(is_anticipating=True))
+        (
+            lambda guidance=guidance: PTSDSettings(guidance=guidance, network=separate()),
+            r"network\.is_shared = False .*True for guidance",
+        )
+        for guidance in (
+            Guidance("conditioned", is_anticipating=False),
+            Guidance("autodiff", is_anticipating=False),
+            Guidance(is_anticipating=True),
+        )
     ),
 ]
 
@@ -230,9 +255,12 @@ def test_every_setting_is_in_the_table():
     # Groups of settings check themselves; any other new field needs a line above.
     kinds = [(name, getattr(settings, name)) for name in settings.__all__]
     for name, kind in kinds:
-        if not dataclasses.is_dataclass(kind) or kind is settings.MethodSettings:  # its two kinds are covered
+        if not dataclasses.is_dataclass(kind) or kind in (
+            settings.MethodSettings,
+            settings.DescentSettings,
+        ):  # abstract
             continue
-        groups = {field.name for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.default_factory)}
+        groups = {field.name for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.type)}
         covered = {field for of_kind, field, *_ in CASES if of_kind is kind}
         missing = {field.name for field in dataclasses.fields(kind)} - groups - covered
         assert not missing, f"{name}: nothing is refused for {missing}"

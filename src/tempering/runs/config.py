@@ -17,7 +17,7 @@ from tempering.settings import (
     require_flag,
     require_seed,
 )
-from tempering.settings.changes import assign, build, parsed, plain, refuse_sizes
+from tempering.settings.changes import assign, build, parsed, plain, refuse_sizes, unknown
 
 __all__ = [
     "OWN_DENSITY",
@@ -134,9 +134,10 @@ def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
             )
         path = path.strip()
         first = path.split(".")[0]
-        if first not in record:
-            path = f"settings.{path}"
-        assign(record, path, parsed(text.strip()), is_open=path.startswith("target.arguments."))
+        if first not in record and first not in record["settings"]:
+            raise SettingsError(unknown(first, {*record, *record["settings"]}))
+        place = record if first in record else record["settings"]
+        assign(place, path, parsed(text.strip()), is_open=path.startswith("target.arguments."))
     new = config_from_dict(record)
     if new.settings.is_sized_by_budget:
         refuse_sizes(before["settings"], record["settings"])

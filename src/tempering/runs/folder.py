@@ -18,7 +18,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from filelock import FileLock, Timeout
 
 from tempering.errors import RunFolderError
 from tempering.runs.config import RunConfig, config_from_dict, config_to_dict
@@ -51,7 +50,7 @@ def environment() -> dict[str, Any]:
 class RunFolder:
     """The store of a run. Holds a lock while open, so that two processes cannot share a folder."""
 
-    def __init__(self, path: Path, lock: FileLock, config: RunConfig):
+    def __init__(self, path: Path, lock: Any, config: RunConfig):
         self.path, self.config = path, config
         self._held = lock
         self._started = time.monotonic()
@@ -217,12 +216,14 @@ def _sweep(path: Path) -> None:
                     left.unlink()
 
 
-def _lock(path: Path) -> FileLock:
+def _lock(path: Path) -> Any:
     """An exclusive lock, held until it is released, that the system drops with the process, however it ends.
 
     A disk that cannot be locked is refused: the substitute, a file that marks the folder as taken, outlives a killed
     process.
     """
+    from filelock import FileLock, Timeout  # here, so that the package imports without it
+
     lock = FileLock(path / ".lock", thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(blocking=False)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from tempering.errors import SettingsError
 from tempering.settings.checks import require_choice
 
-__all__ = ["assign", "build", "changed", "parsed", "plain", "refuse_sizes"]
+__all__ = ["assign", "build", "changed", "parsed", "plain", "refuse_sizes", "unknown"]
 
 Settings = TypeVar("Settings")
 
@@ -91,14 +91,15 @@ def assign(record: dict[str, Any], path: str, value: Any, is_open: bool = False)
                     f"{path} cannot be set alone: {whole} is none here; give it whole, such as "
                     f'{whole.removeprefix("settings.")}={{"{names[-1]}": {json.dumps(value)}}}'
                 )
-            raise SettingsError(_unknown(".".join(names[: depth + 1]), place))
+            raise SettingsError(unknown(".".join(names[: depth + 1]), place))
         place = place[name]
     if names[-1] not in place and not is_open:
-        raise SettingsError(_unknown(path, place))
+        raise SettingsError(unknown(path, place))
     place[names[-1]] = value
 
 
-def _unknown(path: str, known: Iterable[str]) -> str:
+def unknown(path: str, known: Iterable[str]) -> str:
+    """A refusal of an unknown name, with the nearest known one."""
     *group, name = path.split(".")
     near = difflib.get_close_matches(name, known, n=1)
     guess = f"; did you mean {'.'.join([*group, near[0]])!r}?" if near else ""
@@ -114,7 +115,7 @@ def build(kind: Any, record: Any, path: str = "", **types_by_field: Any) -> Any:
     hints = {**typing.get_type_hints(kind), **types_by_field}
     unknown = sorted(set(record) - set(hints))
     if unknown:
-        raise SettingsError(_unknown(f"{path}{unknown[0]}", hints))
+        raise SettingsError(unknown(f"{path}{unknown[0]}", hints))
     needed = [f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
     missing = sorted(set(needed) - set(record))
     if missing:
