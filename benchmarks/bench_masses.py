@@ -96,7 +96,7 @@ def main() -> None:
     target = in_inner_coordinates(alanine_dipeptide(options.temperature, "L"))
     key = jax.random.key(options.seed)
     key_start, key_equilibrate, key_run = jax.random.split(key, 3)
-    first = target.chart.restrict(jnp.asarray(target.target.init[0]))
+    first = target.init[0]
     positions = first[None] + 0.002 * jax.random.normal(key_start, (num_chains, target.dim))
     hmc = HMC(num_leapfrog=NUM_LEAPFROG)  # pyright: ignore[reportCallIssue]
     heavy = units_of_masses(target.masses, target.dim, target.geometry)

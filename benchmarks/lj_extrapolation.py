@@ -194,7 +194,9 @@ def main() -> None:
     assert settings.ladder.temperatures is not None
     betas, sigma_max = betas_of(tuple(settings.ladder.temperatures)), largest_sigma(settings.noise, buffers[0])
     networks = trained(key_train, target, settings, buffers, betas[:2], sigma_max, stages)
-    particles = {"num_particles": target.geometry.num_particles, "spatial_dim": target.geometry.spatial_dim}
+    geometry = target.geometry
+    assert geometry is not None
+    particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
     distances = {"reference": np.ravel(pair_distances(reference.positions[: options.num], **particles))}
     rows = {}
     for way, (title, guidance) in WAYS.items():
@@ -203,7 +205,7 @@ def main() -> None:
         history = History(buffers, betas, networks[way in SHARED], sigma_max)
         (model,) = candidates(history, chosen).values()
         inner, _ = model.draw(key_draw, options.num, settings.sampling.raw, with_density=False)
-        points = np.asarray(jax.vmap(target.geometry.embed)(inner))
+        points = np.asarray(jax.vmap(geometry.embed)(inner))
         stages.done(f"draws by {title}")
         distances[way] = np.ravel(pair_distances(points, **particles))
         rows[way] = measured(target, points, reference.positions)
