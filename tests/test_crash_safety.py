@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -229,7 +230,7 @@ def test_a_folder_that_may_not_be_written_is_told(folder, tmp_path, monkeypatch,
 
     before = files_of(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder.FileLock, "_acquire", denied)
+        patch.setattr(filelock.FileLock, "_acquire", denied)
         for use in (resume, evaluate_folder):
             with pytest.raises(RunFolderError, match=f"cannot write in .*{text}; choose a folder"):
                 use(folder)
