@@ -11,8 +11,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from building import peptide_topology
-from make_alanine import alanine_system
 
 import tempering as tp
 from support.exact_sampler import linear_denoiser, sampler_of
