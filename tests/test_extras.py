@@ -11,6 +11,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from building import peptide_topology
+from make_alanine import alanine_system
 
 import tempering as tp
 from support.exact_sampler import linear_denoiser, sampler_of
@@ -42,6 +44,8 @@ DOORS = {
     "from_pdb": ("openmm", lambda _: from_pdb("a.pdb")),
     "from_amber": ("openmm", lambda _: from_amber("a.prmtop", "a.inpcrd")),
     "from_system_xml": ("openmm", lambda _: from_system_xml("a.xml", "a.pdb")),
+    "alanine_system": ("openmm", lambda _: alanine_system()),
+    "peptide_topology": ("openmm", lambda _: peptide_topology(("ACE",), None)),
     "to_mdtraj": ("mdtraj", lambda _: to_mdtraj(make_target("aldp"), np.zeros((1, 66)))),
     "save_trajectory": ("mdtraj", lambda to: save_trajectory(make_target("aldp"), np.zeros((1, 66)), to / "a.dcd")),
     "from_numpyro": ("numpyro", lambda _: tp.from_numpyro(lambda: None)),
