@@ -43,7 +43,7 @@ from tempering.diffusion.objective import regression_target
 from tempering.diffusion.precondition import Denoiser, output_scale
 from tempering.kernels import ChainState, kernel_of
 from tempering.lab.metrics.energy import energy_tvd
-from tempering.molecules import alanine_dipeptide, is_mirrored
+from tempering.molecules import MoleculeTarget, alanine_dipeptide, is_mirrored
 from tempering.parallel_tempering import betas_of
 from tempering.parallel_tempering.initial import initial_draws, rows_start
 from tempering.runs.ledger import Ledger
@@ -162,7 +162,9 @@ def judged(denoiser: Denoiser, both: Inner, buffer: Buffer, held_out: Buffer, si
     draws, log_q = model.draw(jax.random.key(7), options.draws, sampling, with_density=True)
     values, _ = evaluate_many(both, draws)
     positions = jax.jit(jax.vmap(both.chart.embed))(draws)
-    mirrored = jax.jit(jax.vmap(lambda x: is_mirrored(x, both.target.chiral_centres)))(positions)
+    molecule = both.target
+    assert isinstance(molecule, MoleculeTarget)
+    mirrored = jax.jit(jax.vmap(lambda x: is_mirrored(x, molecule.chiral_centres)))(positions)
     energies, trusted = -np.asarray(values, np.float64), -np.asarray(held_out.log_density, np.float64)
     return {
         "ess_fraction": float(ess_fraction(values - log_q)),
