@@ -100,7 +100,7 @@ def largest_difference(device: str) -> float:
 
     dim, num = 32, 50
     cold, hot = denoiser_of(0, dim), denoiser_of(1, dim)
-    denoise = Guided.between(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
+    denoise = Guided((cold, hot), jnp.asarray([1.0 + GUIDANCE_WEIGHT, -GUIDANCE_WEIGHT]))
     method = method_of(SAMPLING, with_density=True, dim=dim)
     sigmas = jnp.asarray([1.5, 1.2, 1.0])
     x = 3.0 * jax.random.normal(jax.random.key(5), (num, dim))
@@ -176,7 +176,7 @@ def sample(device: str, num_steps: int, num_turns: int, patience: Patience) -> T
 
     dim = 32
     cold, hot = denoiser_of(0, dim), denoiser_of(1, dim)
-    ours = Guided.between(cold, hot, jnp.asarray(GUIDANCE_WEIGHT))
+    ours = Guided((cold, hot), jnp.asarray([1.0 + GUIDANCE_WEIGHT, -GUIDANCE_WEIGHT]))
     method, sigmas = method_of(SAMPLING, with_density=True, dim=dim), sigma_grid(levels_of(), num_steps)
     prior = Prior.diagonal(jnp.zeros((dim,)), jnp.full((dim,), SIGMAS[1]))
     key = jax.random.key(4)

@@ -6,6 +6,7 @@ What needs no run is in `test_cli_without_runs.py`.
 import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import arviz
@@ -165,6 +166,15 @@ def test_resuming_a_finished_run_repeats_its_result_and_changes_nothing(finished
 
 
 # What is refused.
+
+
+def test_a_run_stands_where_no_report_can_be_made(finished, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, errors = command("resume", finished, "--quiet")
+    assert code == 0, errors
+    assert "no report: reports need Matplotlib" in out and f"`tempering report {finished}`" in out
+    code, _, errors = command("report", finished)
+    assert code == 2 and "pip install 'tempering[plots]'" in errors
 
 
 def test_a_folder_with_anything_in_it_is_refused_and_nothing_changes(tmp_path, runs):

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -229,7 +230,7 @@ def test_a_folder_that_may_not_be_written_is_told(folder, tmp_path, monkeypatch,
 
     before = files_of(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder.FileLock, "_acquire", denied)
+        patch.setattr(filelock.FileLock, "_acquire", denied)
         for use in (resume, evaluate_folder):
             with pytest.raises(RunFolderError, match=f"cannot write in .*{text}; choose a folder"):
                 use(folder)
@@ -264,10 +265,11 @@ def test_a_fit_is_refused_a_place_before_it_spends(tmp_path):
 
 
 def test_output_that_cannot_be_written_is_told(monkeypatch, capsys):
-    with contextlib.suppress(OSError), open("/dev/full", "w") as full:  # closing it tries once more
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full:  # closing writes what is left, and fails again
         monkeypatch.setattr(sys, "stdout", full)
-        assert main(["list"]) == 2
+        code = main(["list"])
         monkeypatch.undo()
+    assert code == 2
     assert capsys.readouterr().err.strip().endswith("No space left on device")
 
 

@@ -19,11 +19,13 @@ from support.exact_sampler import linear_denoiser, sampler_of
 from tempering.errors import EXTRAS, SettingsError, TemperingError, require_extra
 from tempering.lab.baselines import smc
 from tempering.lab.metrics.distances import wasserstein_1
+from tempering.lab.presets import PRESETS
 from tempering.lab.report import make_report
 from tempering.molecules import from_amber, from_pdb, from_system_xml, save_trajectory, to_mdtraj
 from tempering.plots.style import level_colours, render
 from tempering.registry import make_target
 from tempering.runs.exports import write_draws
+from tempering.runs.folder import RunFolder
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {"ot": "POT"}
@@ -34,6 +36,7 @@ POINTS = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
 DOORS = {
     "sampler.plot": ("matplotlib", lambda _: sampler_of(linear_denoiser()).plot()),
     "make_report": ("matplotlib", lambda folder: make_report(folder)),
+    "the page of make_report": ("jinja2", lambda folder: make_report(folder)),
     "render": ("matplotlib", lambda _: render(3.0, 3.0, lambda figure: None)),
     "level_colours": ("matplotlib", lambda _: level_colours(3)),
     "wasserstein_1": ("ot", lambda _: wasserstein_1(POINTS, POINTS[:3])),
@@ -64,6 +67,12 @@ def test_a_missing_package_is_refused_with_its_remedy(door, tmp_path, monkeypatc
     with pytest.raises(TemperingError, match=words):
         call(tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_without_the_package_that_locks_it_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    with pytest.raises(tp.RunFolderError, match="need filelock, .*: pip install filelock, or fit without a folder"):
+        RunFolder.create(tmp_path / "run", PRESETS["mog40"])
 
 
 def test_every_optional_package_has_a_door():

@@ -19,7 +19,7 @@ FILES = [path.relative_to(PACKAGE).as_posix() for path in OTHERS]
 """What is in the package besides Python: data, the style of the report, the mark that it is typed."""
 
 # Fits without a folder need no lock, and run where filelock is not installed.
-NOT_CORE = (*EXTRAS, "filelock", "diffrax", "pandas", "xarray", "h5py", "beartype")
+NOT_CORE = (*EXTRAS, "filelock", "pandas", "xarray", "h5py", "beartype")
 
 PROGRAM = f"""
 import sys

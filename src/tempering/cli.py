@@ -164,8 +164,12 @@ def _finish(folder: Path, result: dict) -> None:
     """The end of a run: quality against floor, cost, and where the pictures are."""
     from tempering.lab.report import make_report, quality_lines
 
-    page = make_report(folder)
     print("\n".join(quality_lines(result)))
+    try:
+        page = make_report(folder)
+    except SettingsError as error:  # a package is missing; the run stands
+        print(f"\nno report: {error}; then `tempering report {folder}`")
+        return
     print(f"\nfigures  {folder / 'figures'}\nreport   {page}")
 
 

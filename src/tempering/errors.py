@@ -27,6 +27,7 @@ class RunFolderError(TemperingError):
 
 EXTRAS = {
     "matplotlib": ("Matplotlib", "plots", ""),
+    "jinja2": ("Jinja", "plots", ""),
     "ot": ("POT", "metrics", ""),
     "openmm": ("OpenMM", "molecules", "take a molecule exported before: tempering.molecules.load_molecule"),
     "mdtraj": ("MDTraj", "molecules", "write a .pdb file"),

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,6 +22,9 @@ import numpy as np
 from tempering.errors import RunFolderError
 from tempering.runs.config import RunConfig, config_from_dict, config_to_dict
 from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays, write_json
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 __all__ = ["RunFolder", "environment"]
 
@@ -50,7 +53,7 @@ def environment() -> dict[str, Any]:
 class RunFolder:
     """The store of a run. Holds a lock while open, so that two processes cannot share a folder."""
 
-    def __init__(self, path: Path, lock: Any, config: RunConfig):
+    def __init__(self, path: Path, lock: "FileLock", config: RunConfig):
         self.path, self.config = path, config
         self._held = lock
         self._started = time.monotonic()
@@ -216,14 +219,18 @@ def _sweep(path: Path) -> None:
                     left.unlink()
 
 
-def _lock(path: Path) -> Any:
+def _lock(path: Path) -> "FileLock":
     """An exclusive lock, held until it is released, that the system drops with the process, however it ends.
 
     A disk that cannot be locked is refused: the substitute, a file that marks the folder as taken, outlives a killed
     process.
     """
-    from filelock import FileLock, Timeout  # here, so that the package imports without it
-
+    try:
+        from filelock import FileLock, Timeout  # here: fits without a folder need none
+    except ImportError as error:
+        raise RunFolderError(
+            "folders of runs need filelock, which is not installed: pip install filelock, or fit without a folder"
+        ) from error
     lock = FileLock(path / ".lock", thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(blocking=False)

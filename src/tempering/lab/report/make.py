@@ -54,10 +54,11 @@ def make_report(folder: Path) -> Path:
         The path of the page, which holds the figures too and can be sent on its own.
 
     Raises:
-        SettingsError: if Matplotlib is not installed.
+        SettingsError: if Matplotlib or Jinja is not installed.
         RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
     """
     require_extra("matplotlib", "reports")
+    require_extra("jinja2", "reports")
     folder = as_path(folder)
     contents = in_atoms(read_contents(folder))
     drawn_here = MOLECULE_FIGURES | (FIGURES if contents.geometry is None else PARTICLE_FIGURES)
