@@ -41,7 +41,7 @@ from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.objective import regression_target
 from tempering.diffusion.precondition import Denoiser, output_scale
-from tempering.kernels import ChainState, make_kernel
+from tempering.kernels import ChainState, kernel_of
 from tempering.lab.metrics.energy import energy_tvd
 from tempering.molecules import alanine_dipeptide, is_mirrored
 from tempering.parallel_tempering import betas_of
@@ -90,7 +90,7 @@ def made_samples(target: Inner, num: int, is_quick: bool) -> ChainState:
     result = initial_draws(
         jax.random.key(0),
         Scaled(target, units),
-        make_kernel("hmc", NUM_LEAPFROG, target.dim),
+        kernel_of(Exploration(kernel="hmc", num_leapfrog=NUM_LEAPFROG), target.dim),
         start_fn,
         betas_of(TEMPERATURES),
         Initial(num_chains=num_chains, num_steps=num_steps, burn_in=burn_in, thin=THIN),

@@ -139,13 +139,13 @@ def longest(config, name: str, budget: int):
     More chains instead of longer ones, as `scaled` would have it, leave PT short of equilibrium at every budget. No
     evaluation goes into final weights: they only report.
     """
-    from tempering.kernels import make_kernel
+    from tempering.kernels import kernel_of
     from tempering.lab.baselines.pt_alone import schedule
     from tempering.settings import Exploration, Ladder
 
     told = TARGETS[name].pt
     exploration = Exploration(**told["exploration"])
-    kernel = make_kernel(exploration.kernel, exploration.num_leapfrog, TARGETS[name].make().dim)
+    kernel = kernel_of(exploration, TARGETS[name].make().dim)
     num_levels, num_chains = told["temperatures"]["num_levels"], chains_at(told, budget)
     initial = schedule(budget, num_levels, kernel, scale=TARGETS[name].scale, num_chains=num_chains)
     settings = dataclasses.replace(

@@ -21,11 +21,14 @@ from tempering.settings import (
     PTSDSettings,
     Refinement,
     Resampling,
+    ReweightedSettings,
     Sampling,
     Training,
 )
 
 INF, NAN = math.inf, math.nan
+BY_HAND = {"is_sized_by_budget": False}
+"""Sizes as given, which the defaults take from the budget."""
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +128,15 @@ REFUSED = [
     (PTDMSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
     (PTDMSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
     (PTDMSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes", None], "True or False"),
+    (ReweightedSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
+    (ReweightedSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
+    (ReweightedSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes", None], "True or False"),
+    (ReweightedSettings, "last_refinement", "last_refinement", [5, "none"], "Refinement"),
+    *(
+        (kind, group.__name__.lower(), group.__name__.lower(), [5, "none"], group.__name__)
+        for kind in (PTSDSettings, PTDMSettings, ReweightedSettings)
+        for group in (Network, Noise, Training, Sampling)
+    ),
 ]
 CASES = [(kind, field, name, value, allowed) for kind, field, name, values, allowed in REFUSED for value in values]
 
@@ -140,6 +152,8 @@ def test_refusals_say_what_was_given_and_what_is_allowed(kind, field, name, valu
     assert any(f"= {text} is not allowed" in message for text in shown), message
 
 
+REFINED = {"refinement": Refinement(num_steps=5), **BY_HAND}
+
 # Settings that are allowed alone and contradict each other.
 CONTRADICTIONS = [
     (lambda: Initial(num_steps=50, burn_in=45, thin=6), r"initial\.num_steps = 50 .*burn_in \+ thin"),
@@ -148,51 +162,56 @@ CONTRADICTIONS = [
     (lambda: Refinement(num_chains=5, num_steps=10, thin=6), r"refinement\.thin = 6 .*frozen state is kept"),
     (lambda: Refinement(num_steps=10, num_states=6), r"refinement\.num_states = 6 .*at most the 5 steps"),
     (lambda: Refinement(num_chains=5, num_steps=50, num_states=2), r"refinement\.num_states = 2 .*1 with num_chains"),
-    (lambda: PTSDSettings(refinement=Refinement(num_states=2)), r"refinement\.num_states = 2 .*last_refinement"),
     (
-        lambda: PTSDSettings(guidance=Guidance("reweighted"), last_refinement=Refinement(num_steps=0)),
-        r"last_refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
+        lambda: PTSDSettings(refinement=Refinement(num_steps=5, num_states=2), **BY_HAND),
+        r"refinement\.num_states = 2 .*last_refinement",
+    ),
+    (
+        lambda: ReweightedSettings(last_refinement=Refinement(num_steps=0)),
+        r"last_refinement\.num_steps = 0 .*at least 1 in reweighted tempering",
     ),
     (lambda: Refinement(num_steps=0, num_states=2), r"refinement\.num_states = 2 .*at most the 1 step"),
     (
-        lambda: PTSDSettings(
-            guidance=Guidance("reweighted"),
-            refinement=Refinement(num_steps=50, num_chains=9),
-            last_refinement=Refinement(num_steps=5),
+        lambda: ReweightedSettings(
+            refinement=Refinement(num_steps=50, num_chains=9), last_refinement=Refinement(num_steps=5)
         ),
         r"last_refinement\.num_chains = None .*a number where refinement\.num_chains is one",
     ),
     (lambda: Refinement(num_chains=5, thin=0), r"refinement\.thin = 0 .*at least 1"),
     (
-        lambda: PTSDSettings(buffer_size=3_001),
+        lambda: PTSDSettings(buffer_size=3_001, **BY_HAND),
         r"buffer_size = 3001 .*at most the 3,000 states.*raise initial\.num_chains",
     ),
-    (lambda: PTDMSettings(buffer_size=3_001), r"buffer_size = 3001 .*at most the 3,000 states"),
+    (lambda: PTDMSettings(buffer_size=3_001, **BY_HAND), r"buffer_size = 3001 .*at most the 3,000 states"),
     (lambda: PTSDSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' .*density.*solver='sde'"),
     (lambda: PTDMSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' "),
     (
-        lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50)),
+        lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50), **BY_HAND),
         r"refinement\.num_chains = 101 .*at most buffer_size",
     ),
     (
-        lambda: PTSDSettings(guidance=Guidance("reweighted"), refinement=Refinement(num_steps=0)),
-        r"refinement\.num_steps = 0 .*at least 1 with guidance\.kind = 'reweighted'",
+        lambda: ReweightedSettings(refinement=Refinement(num_steps=0)),
+        r"refinement\.num_steps = 0 .*at least 1 in reweighted tempering",
     ),
     (
-        lambda: PTSDSettings(is_sized_by_budget=True),
+        lambda: PTSDSettings(refinement=Refinement(num_steps=5)),
         r"refinement\.num_steps = 5 .*0 where the budget sets the sizes.*is_sized_by_budget=false",
     ),
     (
-        lambda: PTSDSettings(
-            is_sized_by_budget=True, refinement=Refinement(num_steps=0), last_refinement=Refinement(num_steps=3)
-        ),
+        lambda: PTSDSettings(refinement=Refinement(num_steps=0), last_refinement=Refinement(num_steps=3)),
         r"last_refinement\.num_steps = 3 .*0 where the budget sets the sizes",
     ),
-    (lambda: PTSDSettings(level_size=1_999), r"level_size = 1999 .*refined in pairs"),
-    (lambda: PTSDSettings(last_buffer_size=2_001), r"last_buffer_size = 2001 .*refined in pairs"),
+    (lambda: PTSDSettings(level_size=1_999, **REFINED), r"level_size = 1999 .*refined in pairs"),
+    (lambda: PTSDSettings(last_buffer_size=2_001, **REFINED), r"last_buffer_size = 2001 .*refined in pairs"),
     *(
-        (lambda guidance=guidance: PTSDSettings(guidance=guidance), r"network\.is_shared = False .*True for guidance")
-        for guidance in (Guidance("conditioned"), Guidance("autodiff"), Guidance(is_anticipating=True))
+        (
+            lambda guidance=guidance: PTSDSettings(guidance=guidance, network=Network(is_shared=False)),
+            r"network\.is_shared = False .*True for guidance",
+        )
+        for guidance in (
+            *(Guidance(kind, is_anticipating=False) for kind in ("conditioned", "autodiff")),
+            Guidance(is_anticipating=True),
+        )
     ),
 ]
 
@@ -212,12 +231,13 @@ EDGES = [
     lambda: Initial(num_steps=110, burn_in=100, thin=10),
     lambda: Training(patience=0),
     lambda: Resampling(quantile=1.0),
-    lambda: PTSDSettings(level_size=2_000),
+    lambda: PTSDSettings(level_size=2_000, **REFINED),
     lambda: PTSDSettings(level_size=20, last_buffer_size=9_000, refinement=Refinement(num_steps=0)),
     lambda: PTSDSettings(guidance=Guidance("conditioned", is_anticipating=True), network=Network(is_shared=True)),
     lambda: Refinement(num_steps=0, num_chains=3),
     lambda: Refinement(num_steps=20, num_chains=3, thin=10),
-    lambda: PTSDSettings(buffer_size=3_000, num_final_draws=0),
+    lambda: PTSDSettings(buffer_size=3_000, num_final_draws=0, **BY_HAND),
+    lambda: PTSDSettings(guidance=Guidance("none", is_anticipating=False), network=Network(is_shared=False)),
 ]
 
 
@@ -230,15 +250,18 @@ def test_every_setting_is_in_the_table():
     # Groups of settings check themselves; any other new field needs a line above.
     kinds = [(name, getattr(settings, name)) for name in settings.__all__]
     for name, kind in kinds:
-        if not dataclasses.is_dataclass(kind) or kind is settings.MethodSettings:  # its two kinds are covered
+        if not dataclasses.is_dataclass(kind) or kind in (
+            settings.MethodSettings,
+            settings.DescentSettings,
+        ):  # abstract
             continue
-        groups = {field.name for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.default_factory)}
+        groups = {field.name for field in dataclasses.fields(kind) if field.default_factory is not dataclasses.MISSING}
         covered = {field for of_kind, field, *_ in CASES if of_kind is kind}
         missing = {field.name for field in dataclasses.fields(kind)} - groups - covered
         assert not missing, f"{name}: nothing is refused for {missing}"
 
 
-@pytest.mark.parametrize("kind", [PTSDSettings, PTDMSettings])
+@pytest.mark.parametrize("kind", [PTSDSettings, PTDMSettings, ReweightedSettings])
 def test_settings_are_frozen_and_plain_numbers(kind):
     made = kind()
     with pytest.raises(dataclasses.FrozenInstanceError):
