@@ -35,11 +35,12 @@ import numpy as np
 from extrapolation_figure import WAYS, draw
 from extrapolation_truth import ManyWellTruth, MixtureTruth, exact_buffer, local_truth
 
-from tempering.buffer import Buffer
+from tempering.buffer import Buffer, Levels
 from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
 from tempering.diffusion.networks import make_network
-from tempering.guidance.choose import History, candidates
+from tempering.guidance.choose import candidates
+from tempering.lab import extrapolation
 from tempering.lab.metrics import (
     energy_tvd,
     energy_wasserstein_1,
@@ -55,13 +56,13 @@ from tempering.weights.weigh import weigh
 
 HOT, COLD, AIM = 1.3, 1.0, 0.1
 GUIDANCE = {
-    "me": Guidance("conditioned"),
-    "ad": Guidance("autodiff", "T"),
-    "ad-log": Guidance("autodiff", "log_T"),
-    "rs": Guidance("rescale"),
-    "fd": Guidance("finite_difference", "T"),
-    "fd-log": Guidance("finite_difference", "log_T"),
-    "none": Guidance("none"),
+    "me": Guidance("conditioned", "T", is_anticipating=False),
+    "ad": Guidance("autodiff", "T", is_anticipating=False),
+    "ad-log": Guidance("autodiff", "log_T", is_anticipating=False),
+    "rs": Guidance("rescale", "T", is_anticipating=False),
+    "fd": Guidance("finite_difference", "T", is_anticipating=False),
+    "fd-log": Guidance("finite_difference", "log_T", is_anticipating=False),
+    "none": Guidance("none", "T", is_anticipating=False),
 }
 """`none` is the model of T = 1 as it is: what a way has to beat."""
 SHARED = ("me", "ad", "ad-log")
@@ -127,9 +128,10 @@ def train(key, case: Case, buffers: tuple[Buffer, Buffer], sizes: Sizes) -> dict
 
 def model_of(case: Case, buffers: tuple[Buffer, Buffer], networks: dict, way: str, sizes: Sizes) -> DiffusionModel:
     """The model at T = 0.1: its noise range and prior are what is known from T = 1, the same for every way."""
-    settings, betas = settings_of(case.network, way, sizes), jnp.asarray([1 / HOT, 1 / COLD, 1 / AIM])
-    history = History(buffers, betas, networks[way in SHARED], largest_sigma(settings.noise, buffers[0]))
-    (model,) = candidates(history, settings).values()
+    settings = settings_of(case.network, way, sizes)
+    sigma_max, unused = largest_sigma(settings.noise, buffers[0]), jnp.ones((2,))
+    levels = Levels((HOT, COLD, AIM), buffers, unused, sigma_max, networks[way in SHARED])
+    (model,) = candidates(levels, settings, extrapolation.WAYS).values()
     return model
 
 

@@ -22,7 +22,7 @@ from fooling_targets import FOOLING
 from measure import commit
 
 import tempering as tp
-from support.defaults import default_settings
+from tempering.settings import PTSDSettings, resolved
 from tempering.targets import ExactTarget
 
 NUM_DRAWS, NUM_TRUE = 4000, 200_000
@@ -88,7 +88,7 @@ def run(name: str, seed: int, budget: int, steps: int | None) -> dict:
     """One fit, its answer and its verdict."""
     plain, reference = REFERENCED.get(name, (name, None))
     target = FOOLING[plain]()
-    settings = default_settings("ptsd", target.dim)
+    settings = resolved(PTSDSettings(), target.dim)
     if steps is not None:
         training = dataclasses.replace(settings.training, num_steps=steps, num_finetune_steps=max(1, steps // 4))
         settings = dataclasses.replace(settings, training=training)

@@ -22,33 +22,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from measure import commit
-from tempering.methods.exploration import explore
-from tempering.methods.preparation import Teller, kernel_of, prepare
 
-from tempering.buffer import Buffer
+from tempering.buffer import Buffer, Levels
 from tempering.diffusion import fit_networks
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
 from tempering.diffusion.networks import make_network
-from tempering.guidance.choose import History, candidates
+from tempering.guidance.choose import candidates
+from tempering.lab import extrapolation
 from tempering.lab.metrics import energy_tvd
 from tempering.lab.metrics.particles import distance_tvd, pair_distances
 from tempering.lab.presets import preset
 from tempering.lab.reference import Reference, cached_reference, load_reference
 from tempering.lab.run import target_of
+from tempering.methods.begin import begin
+from tempering.methods.explore import explore
 from tempering.parallel_tempering import betas_of
-from tempering.runs.checkpoint import Journal, Nowhere
 from tempering.runs.config import with_changes
 from tempering.runs.ledger import Ledger
 from tempering.settings import Guidance, PTSDSettings
 from tempering.types import ignore_event
 
 WAYS = {
-    "me": ("ME", Guidance("conditioned")),
-    "ad": ("AD in T", Guidance("autodiff", "T")),
-    "rs": ("RS", Guidance("rescale")),
-    "fd": ("temperature guidance, FD in T (paper)", Guidance("finite_difference", "T")),
-    "fd-log": ("temperature guidance, FD in log T", Guidance("finite_difference", "log_T")),
-    "none": ("T = 1.5 as it is", Guidance("none")),
+    "me": ("ME", Guidance("conditioned", "T", is_anticipating=False)),
+    "ad": ("AD in T", Guidance("autodiff", "T", is_anticipating=False)),
+    "rs": ("RS", Guidance("rescale", "T", is_anticipating=False)),
+    "fd": ("temperature guidance, FD in T (paper)", Guidance("finite_difference", "T", is_anticipating=False)),
+    "fd-log": ("temperature guidance, FD in log T", Guidance("finite_difference", "log_T", is_anticipating=False)),
+    "none": ("T = 1.5 as it is", Guidance("none", "T", is_anticipating=False)),
 }
 SHARED = ("me", "ad")
 
@@ -79,15 +79,11 @@ def reference_of(config, options: argparse.Namespace) -> Reference:
 
 def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
     """Samples of the two hot levels, by the preset's initial PT."""
-    progress = Journal(ledger, Nowhere())
-    tell = Teller(ignore_event, progress, 0)
-    key_prepare, key_explore = jax.random.split(key)
-    settings, prepared = prepare(key_prepare, target, settings, None, progress, tell)
-    kernel, hot = kernel_of(settings, target.dim), prepared.temperatures[:2]
-    found = explore(key_explore, target, kernel, prepared.start_fn, prepared.units, hot, settings, progress, tell)
-    for record in progress.ordered():
+    run = begin(target, key, settings, 1, None, ledger, None, ignore_event)
+    levels = explore(run, run.start.temperatures[:2], keep=2)
+    for record in run.journal.ordered():
         print(f"          T = {record.temperature}: R-hat {record.rhat}, acceptance {record.acceptance}", flush=True)
-    return found.buffers
+    return levels.buffers
 
 
 def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max, stages: Stages) -> dict[bool, tuple]:
@@ -202,8 +198,8 @@ def main() -> None:
     for way, (title, guidance) in WAYS.items():
         network = dataclasses.replace(settings.network, is_shared=way in SHARED)
         chosen = dataclasses.replace(settings, guidance=guidance, network=network)
-        history = History(buffers, betas, networks[way in SHARED], sigma_max)
-        (model,) = candidates(history, chosen).values()
+        levels = Levels(tuple(settings.ladder.temperatures), buffers, betas[:2], sigma_max, networks[way in SHARED])
+        (model,) = candidates(levels, chosen, extrapolation.WAYS).values()
         inner, _ = model.draw(key_draw, options.num, settings.sampling.raw, with_density=False)
         points = np.asarray(jax.vmap(geometry.embed)(inner))
         stages.done(f"draws by {title}")

@@ -23,8 +23,8 @@ from measure import parser as measure_parser
 from numpyro.infer import MCMC, NUTS
 
 import tempering as tp
-from support.defaults import default_settings
 from tempering.lab.baselines import smc
+from tempering.settings import PTSDSettings, resolved
 
 NUM_COEFFICIENTS, NUM_ROWS = 25, 500
 SMC = 3_000_000, 16
@@ -128,7 +128,7 @@ def one(name: str, seed: int, options) -> dict:
     target = tp.from_numpyro(model, *data)
     # The weighted draws need values only; the ledger enters them as evaluations all the same.
     budget = int(options.share * spent)
-    settings = default_settings("ptsd", target.dim)
+    settings = resolved(PTSDSettings(), target.dim)
     if options.steps is not None:
         training = replace(settings.training, num_steps=options.steps, num_finetune_steps=options.steps // 4)
         settings = replace(settings, training=training)

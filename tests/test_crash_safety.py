@@ -149,6 +149,9 @@ def test_whole_files_of_another_version_are_refused_in_words(folder):
         write_json(folder / "config.json", {**content, **change})
         with pytest.raises(TemperingError, match="must be|missing|unknown setting"):
             RunFolder.open(folder)
+    write_json(folder / "config.json", {**content, "format": "tempering run 1"})
+    with pytest.raises(RunFolderError, match="another version: it has format 'tempering run 1'.*fit it again"):
+        RunFolder.open(folder)
     write_json(folder / "config.json", content)
     facts = read_json(folder / "sampler.json")
     for name in ("network", "dim", "ledger", "levels"):

@@ -90,6 +90,8 @@ def test_the_summary_says_what_matters(trained):
     assert all(finding.advice in text for finding in trained.findings if finding.status != "good")
     bare = dataclasses.replace(trained, log_z=None, log_z_error=None, ess_fraction=None, checks=Checks())
     assert "\nlog Z  " not in bare.summary() and "did not mix" not in bare.summary()
+    assert "Pareto k of the final" in text
+    assert "Pareto k of the final" not in dataclasses.replace(trained, pareto_k=None).summary()
 
 
 def test_a_file_with_warnings_and_without_newer_checks_is_read(trained, tmp_path):

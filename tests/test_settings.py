@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from support.tiny import separate
 from support.unchecked import unchecked
 from tempering import settings
 from tempering.errors import SettingsError
@@ -28,6 +27,8 @@ from tempering.settings import (
 )
 
 INF, NAN = math.inf, math.nan
+BY_HAND = {"is_sized_by_budget": False}
+"""Sizes as given, which the defaults take from the budget."""
 
 
 @pytest.fixture(autouse=True)
@@ -124,13 +125,18 @@ REFUSED = [
     (PTSDSettings, "initial_share", "initial_share", [0.0, 1.0, float("nan")], "a number between 0 and 1"),
     (PTSDSettings, "last_buffer_size", "last_buffer_size", [19, True], "an integer of at least 20"),
     (PTSDSettings, "last_refinement", "last_refinement", [5, "none"], "Refinement"),
-    (ReweightedSettings, "last_refinement", "last_refinement", [5, "none"], "Refinement"),
-    (ReweightedSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
-    (ReweightedSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
-    (ReweightedSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes"], "True or False"),
     (PTDMSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
     (PTDMSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
     (PTDMSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes", None], "True or False"),
+    (ReweightedSettings, "buffer_size", "buffer_size", [19], "an integer of at least 20"),
+    (ReweightedSettings, "num_final_draws", "num_final_draws", [-1], "an integer of at least 0"),
+    (ReweightedSettings, "is_sized_by_budget", "is_sized_by_budget", ["yes", None], "True or False"),
+    (ReweightedSettings, "last_refinement", "last_refinement", [5, "none"], "Refinement"),
+    *(
+        (kind, group.__name__.lower(), group.__name__.lower(), [5, "none"], group.__name__)
+        for kind in (PTSDSettings, PTDMSettings, ReweightedSettings)
+        for group in (Network, Noise, Training, Sampling)
+    ),
 ]
 CASES = [(kind, field, name, value, allowed) for kind, field, name, values, allowed in REFUSED for value in values]
 
@@ -146,9 +152,7 @@ def test_refusals_say_what_was_given_and_what_is_allowed(kind, field, name, valu
     assert any(f"= {text} is not allowed" in message for text in shown), message
 
 
-def by_hand(**settings) -> PTSDSettings:
-    return PTSDSettings(is_sized_by_budget=False, **settings)
-
+REFINED = {"refinement": Refinement(num_steps=5), **BY_HAND}
 
 # Settings that are allowed alone and contradict each other.
 CONTRADICTIONS = [
@@ -159,7 +163,7 @@ CONTRADICTIONS = [
     (lambda: Refinement(num_steps=10, num_states=6), r"refinement\.num_states = 6 .*at most the 5 steps"),
     (lambda: Refinement(num_chains=5, num_steps=50, num_states=2), r"refinement\.num_states = 2 .*1 with num_chains"),
     (
-        lambda: by_hand(refinement=Refinement(num_steps=5, num_states=2)),
+        lambda: PTSDSettings(refinement=Refinement(num_steps=5, num_states=2), **BY_HAND),
         r"refinement\.num_states = 2 .*last_refinement",
     ),
     (
@@ -169,24 +173,20 @@ CONTRADICTIONS = [
     (lambda: Refinement(num_steps=0, num_states=2), r"refinement\.num_states = 2 .*at most the 1 step"),
     (
         lambda: ReweightedSettings(
-            refinement=Refinement(num_steps=50, num_chains=9),
-            last_refinement=Refinement(num_steps=5),
+            refinement=Refinement(num_steps=50, num_chains=9), last_refinement=Refinement(num_steps=5)
         ),
         r"last_refinement\.num_chains = None .*a number where refinement\.num_chains is one",
     ),
     (lambda: Refinement(num_chains=5, thin=0), r"refinement\.thin = 0 .*at least 1"),
     (
-        lambda: by_hand(buffer_size=3_001),
+        lambda: PTSDSettings(buffer_size=3_001, **BY_HAND),
         r"buffer_size = 3001 .*at most the 3,000 states.*raise initial\.num_chains",
     ),
-    (
-        lambda: PTDMSettings(buffer_size=3_001, is_sized_by_budget=False),
-        r"buffer_size = 3001 .*at most the 3,000 states",
-    ),
+    (lambda: PTDMSettings(buffer_size=3_001, **BY_HAND), r"buffer_size = 3001 .*at most the 3,000 states"),
     (lambda: PTSDSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' .*density.*solver='sde'"),
     (lambda: PTDMSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' "),
     (
-        lambda: by_hand(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50)),
+        lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50), **BY_HAND),
         r"refinement\.num_chains = 101 .*at most buffer_size",
     ),
     (
@@ -198,24 +198,18 @@ CONTRADICTIONS = [
         r"refinement\.num_steps = 5 .*0 where the budget sets the sizes.*is_sized_by_budget=false",
     ),
     (
-        lambda: PTSDSettings(
-            is_sized_by_budget=True, refinement=Refinement(num_steps=0), last_refinement=Refinement(num_steps=3)
-        ),
+        lambda: PTSDSettings(refinement=Refinement(num_steps=0), last_refinement=Refinement(num_steps=3)),
         r"last_refinement\.num_steps = 3 .*0 where the budget sets the sizes",
     ),
-    (lambda: by_hand(level_size=1_999, refinement=Refinement(num_steps=5)), r"level_size = 1999 .*refined in pairs"),
-    (
-        lambda: by_hand(last_buffer_size=2_001, refinement=Refinement(num_steps=5)),
-        r"last_buffer_size = 2001 .*refined in pairs",
-    ),
+    (lambda: PTSDSettings(level_size=1_999, **REFINED), r"level_size = 1999 .*refined in pairs"),
+    (lambda: PTSDSettings(last_buffer_size=2_001, **REFINED), r"last_buffer_size = 2001 .*refined in pairs"),
     *(
         (
-            lambda guidance=guidance: PTSDSettings(guidance=guidance, network=separate()),
+            lambda guidance=guidance: PTSDSettings(guidance=guidance, network=Network(is_shared=False)),
             r"network\.is_shared = False .*True for guidance",
         )
         for guidance in (
-            Guidance("conditioned", is_anticipating=False),
-            Guidance("autodiff", is_anticipating=False),
+            *(Guidance(kind, is_anticipating=False) for kind in ("conditioned", "autodiff")),
             Guidance(is_anticipating=True),
         )
     ),
@@ -237,12 +231,13 @@ EDGES = [
     lambda: Initial(num_steps=110, burn_in=100, thin=10),
     lambda: Training(patience=0),
     lambda: Resampling(quantile=1.0),
-    lambda: PTSDSettings(level_size=2_000),
+    lambda: PTSDSettings(level_size=2_000, **REFINED),
     lambda: PTSDSettings(level_size=20, last_buffer_size=9_000, refinement=Refinement(num_steps=0)),
     lambda: PTSDSettings(guidance=Guidance("conditioned", is_anticipating=True), network=Network(is_shared=True)),
     lambda: Refinement(num_steps=0, num_chains=3),
     lambda: Refinement(num_steps=20, num_chains=3, thin=10),
-    lambda: PTSDSettings(buffer_size=3_000, num_final_draws=0),
+    lambda: PTSDSettings(buffer_size=3_000, num_final_draws=0, **BY_HAND),
+    lambda: PTSDSettings(guidance=Guidance("none", is_anticipating=False), network=Network(is_shared=False)),
 ]
 
 
@@ -260,13 +255,13 @@ def test_every_setting_is_in_the_table():
             settings.DescentSettings,
         ):  # abstract
             continue
-        groups = {field.name for field in dataclasses.fields(kind) if dataclasses.is_dataclass(field.type)}
+        groups = {field.name for field in dataclasses.fields(kind) if field.default_factory is not dataclasses.MISSING}
         covered = {field for of_kind, field, *_ in CASES if of_kind is kind}
         missing = {field.name for field in dataclasses.fields(kind)} - groups - covered
         assert not missing, f"{name}: nothing is refused for {missing}"
 
 
-@pytest.mark.parametrize("kind", [PTSDSettings, PTDMSettings])
+@pytest.mark.parametrize("kind", [PTSDSettings, PTDMSettings, ReweightedSettings])
 def test_settings_are_frozen_and_plain_numbers(kind):
     made = kind()
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -26,7 +26,7 @@ def keeping(share: float):
     num_levels=st.none() | st.integers(2, 30),
 )
 def test_ladders_fall_from_the_hottest_to_one(hottest, dim, num_levels):
-    temperatures = temperatures_of(Ladder(hottest=hottest, num_levels=num_levels), dim=dim)
+    temperatures = temperatures_of(Ladder(hottest=hottest, num_levels=num_levels, spacing="geometric"), dim=dim)
     assert temperatures[0] == pytest.approx(hottest)
     assert temperatures[-1] == 1.0
     assert all(hot > cold for hot, cold in zip(temperatures, temperatures[1:], strict=False))
