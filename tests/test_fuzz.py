@@ -88,7 +88,8 @@ CLASSES = [
 
 def bad_values(kind: type, name: str, hint: typing.Any) -> st.SearchStrategy:
     """Values that a field of this type cannot have."""
-    is_optional = type(None) in typing.get_args(hint)
+    is_chosen = any(field.name == name and field.default is None for field in dataclasses.fields(kind))
+    is_optional = is_chosen or type(None) in typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
     if hint is bool:

@@ -14,7 +14,7 @@ from tempering.buffer import Buffer, Levels, from_states, reweighted
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.calibrate import denoiser_of
 from tempering.diffusion.networks import make_network
-from tempering.guidance.choose import candidates, choose, predicted_ess
+from tempering.guidance.choose import candidates, choose, denoiser_at, predicted_ess
 from tempering.guidance.extrapolate import Guided, extrapolation_weights
 from tempering.kernels import ChainState
 from tempering.lab.extrapolation import WAYS, Rescaled, Taylor
@@ -25,7 +25,7 @@ from tempering.weights.ess import ess_fraction
 
 TARGET = Gaussian([2.0, -5.0], [[1.0, 0.9], [0.9, 2.0]])
 SAMPLING = Sampling(num_steps=30, chunk_size=1000)
-NETWORK = Network(width=8, depth=2)
+NETWORK = Network(width=8, depth=2, is_shared=False)
 HOT, COLD, NEXT = 9.0, 4.0, 1.6
 
 
@@ -202,8 +202,8 @@ def test_automatic_candidates_follow_the_network_and_the_levels(shared):
 
 def test_one_network_asked_for_all_levels_at_once_is_guidance_by_each(shared):
     settings = settings_of(Guidance("second_order", coordinate="log_T"), is_shared=True)
-    at_once = candidates(shared, settings)["second_order"].denoise
-    one_by_one = Guided(tuple(shared.denoiser(age, settings) for age in (1, 2, 3)), at_once.weights)
+    at_once = candidates(shared, settings, WAYS)["second_order"].denoise
+    one_by_one = Guided(tuple(denoiser_at(shared, age, settings) for age in (1, 2, 3)), at_once.weights)
     x, sigma = jnp.array([0.3, -1.2])[: at_once.location.shape[1]], jnp.asarray(0.7)
     np.testing.assert_allclose(at_once(x, sigma), one_by_one(x, sigma), rtol=1e-5)
     swapped = Guided(one_by_one.models[::-1], at_once.weights)
@@ -211,7 +211,7 @@ def test_one_network_asked_for_all_levels_at_once_is_guidance_by_each(shared):
 
 
 def test_a_single_candidate_is_taken_unseen(shared):
-    name, _, promises = choose(jax.random.key(0), shared, settings_of(Guidance(kind="none")))
+    name, _, promises = choose(jax.random.key(0), shared, settings_of(Guidance(kind="none", is_anticipating=False)))
     assert name == "none" and promises == {}
 
 
