@@ -1,9 +1,7 @@
-"""The front door, as a user comes to it: a density, a folder to go on with, and the README's lines."""
+"""The front door, as a user comes to it: a density, and a folder to go on with. `test_default_fit.py` has the rest."""
 
 import dataclasses
-import re
 import shutil
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +9,7 @@ import numpy as np
 import pytest
 
 import tempering as tp
-from support.defaults import default_settings
-from support.tiny import Kept, files_of, quick_compilation, shrunk, tiny_pt_dm, tiny_ptsd
+from support.tiny import Kept, files_of, quick_compilation, tiny_pt_dm, tiny_ptsd
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
 from tempering import api
@@ -23,7 +20,6 @@ from tempering.runs import storage
 from tempering.runs.folder import RunFolder
 from tempering.settings import Refinement
 
-README = Path(__file__).parent.parent / "README.md"
 INF, NAN = np.inf, np.nan
 
 
@@ -231,23 +227,6 @@ def test_what_cannot_be_loaded_is_refused(folder, tmp_path):
 
 
 # Everything chosen from the density.
-
-
-@pytest.mark.slow
-@pytest.mark.telling
-def test_the_readme_example_runs_as_printed(monkeypatch, capsys):
-    assert README.exists(), "there is no README.md, whose first Python lines this test runs"
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert blocks, "README.md has no ```python block, whose lines this test runs"
-    monkeypatch.setattr(api, "default_settings", lambda *given: shrunk(default_settings(*given)))
-    names: dict = {}
-    exec(compile(blocks[0], str(README), "exec"), names)
-    printed = capsys.readouterr().out
-    assert "evaluations" in printed and "level" in printed, f"the example printed no summary:\n{printed}"
-    sampler = next(value for value in names.values() if isinstance(value, tp.Sampler))
-    # The pilot found the ladder and was counted; the rest is within the budget.
-    assert 0 < sampler.ledger.points["pilot"] < sampler.evaluations <= sampler.ledger.budget
-    assert sampler.levels[0].temperature > sampler.levels[-1].temperature == 1.0
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -238,9 +239,11 @@ def test_any_value_is_taken_as_it_is_or_refused(path, value):
 @given(path=st.text(max_size=30), value=st.text(max_size=10))
 def test_any_text_is_an_allowed_change_or_a_refusal(path, value):
     try:
-        with_changes(PTSD, [f"{path}={value}"])
-    except SettingsError:
-        pass
+        config = with_changes(PTSD, [f"{path}={value}"])
+    except SettingsError as refusal:
+        assert re.search("unknown|not allowed|cannot be set alone", str(refusal)), refusal
+        return
+    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
 
 
 @given(record=st.recursive(VALUES, lambda inner: st.dictionaries(st.sampled_from(PATHS), inner, max_size=3)))
