@@ -134,9 +134,10 @@ def with_changes(config: RunConfig, changes: list[str]) -> RunConfig:
             )
         path = path.strip()
         first = path.split(".")[0]
-        if first not in record and first not in record["settings"]:
-            raise SettingsError(unknown(first, {*record, *record["settings"]}))
-        place = record if first in record else record["settings"]
+        own = record["settings"] if isinstance(record["settings"], dict) else {}  # an earlier change may have spoilt it
+        if first not in {*record, *own}:
+            raise SettingsError(unknown(first, {*record, *own}))
+        place = record if first in record else own
         assign(place, path, parsed(text.strip()), is_open=path.startswith("target.arguments."))
     new = config_from_dict(record)
     if new.settings.is_sized_by_budget:

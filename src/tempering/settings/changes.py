@@ -84,14 +84,16 @@ def assign(record: dict[str, Any], path: str, value: Any, is_open: bool = False)
     """
     names, place = path.split("."), record
     for depth, name in enumerate(names[:-1]):
-        if not isinstance(place.get(name), dict):
-            if name in place and place[name] is None:
-                whole = ".".join(names[: depth + 1])
-                raise SettingsError(
-                    f"{path} cannot be set alone: {whole} is none here; give it whole, such as "
-                    f'{whole.removeprefix("settings.")}={{"{names[-1]}": {json.dumps(value)}}}'
-                )
-            raise SettingsError(unknown(".".join(names[: depth + 1]), place))
+        whole = ".".join(names[: depth + 1])
+        if name not in place:
+            raise SettingsError(unknown(whole, place))
+        if place[name] is None:
+            raise SettingsError(
+                f"{path} cannot be set alone: {whole} is none here; give it whole, such as "
+                f'{whole.removeprefix("settings.")}={{"{names[-1]}": {json.dumps(value)}}}'
+            )
+        if not isinstance(place[name], dict):
+            raise SettingsError(f"unknown setting {path!r}: {whole} is one value, not a group of them")
         place = place[name]
     if names[-1] not in place and not is_open:
         raise SettingsError(unknown(path, place))
@@ -110,23 +112,25 @@ def build(kind: Any, record: Any, path: str = "", **types_by_field: Any) -> Any:
     """An instance of the dataclass `kind` from plain data; an unknown or ill-typed field is refused by its path."""
     if not isinstance(record, dict):
         raise SettingsError(
-            f"{path or 'the configuration'} = {record!r} is not allowed: it must be an object with fields"
+            f"{path.rstrip('.') or 'the configuration'} = {record!r} is not allowed: it must be an object with fields"
         )
     hints = {**typing.get_type_hints(kind), **types_by_field}
-    unknown = sorted(set(record) - set(hints))
-    if unknown:
-        raise SettingsError(unknown(f"{path}{unknown[0]}", hints))
+    strangers = sorted(set(record) - set(hints))
+    if strangers:
+        raise SettingsError(unknown(f"{path}{strangers[0]}", hints))
     needed = [f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
     missing = sorted(set(needed) - set(record))
     if missing:
         raise SettingsError(f"{path}{missing[0]} is missing; it must be given")
-    return kind(**{name: _convert(hints[name], value, f"{path}{name}") for name, value in record.items()})
+    may_be_none = [f.name for f in dataclasses.fields(kind) if f.default is None]
+    given = {name: value for name, value in record.items() if value is not None or name not in may_be_none}
+    return kind(**{name: _convert(hints[name], value, f"{path}{name}") for name, value in given.items()})
 
 
 def _convert(hint: Any, value: Any, path: str) -> Any:
     """A JSON value as the field's type, or a refusal that names the field."""
-    if dataclasses.is_dataclass(hint):  # a group may be none: whether it may is for the settings to say
-        return None if value is None else build(hint, value, f"{path}.")
+    if dataclasses.is_dataclass(hint):
+        return build(hint, value, f"{path}.")
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
