@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, first_line
 from tempering.settings import require_count
 from tempering.targets.base import OPTIONAL, Target
 from tempering.targets.references import ReferenceLike, as_reference, check_reference
@@ -124,12 +124,12 @@ def _check_value(target: Target) -> None:
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise DensityError(
             "log_density is not traceable by JAX: it converts its argument to a NumPy array or a Python number; write "
-            f"it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({_first_line(error)})"
+            f"it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({first_line(error)})"
         ) from error
     except Exception as error:
         raise DensityError(
             f"log_density raised {type(error).__name__} on a point of shape ({target.dim},) and dtype float32: "
-            f"{_first_line(error)}; it takes one point, not a batch"
+            f"{first_line(error)}; it takes one point, not a batch"
         ) from error
     shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
     if shape is None and isinstance(out, float):
@@ -152,7 +152,7 @@ def _check_gradient(target: Target) -> None:
         jax.eval_shape(_gradient(target), point)
     except Exception as error:
         raise DensityError(
-            f"log_density has no gradient: jax.grad raised {type(error).__name__}: {_first_line(error)}; write it in "
+            f"log_density has no gradient: jax.grad raised {type(error).__name__}: {first_line(error)}; write it in "
             "differentiable JAX, or give it a gradient by jax.custom_vjp"
         ) from error
 
@@ -163,11 +163,6 @@ def _check_batch(target: Target) -> None:
         jax.eval_shape(jax.vmap(_gradient(target)), points)
     except Exception as error:
         raise DensityError(
-            f"log_density cannot be batched: jax.vmap raised {type(error).__name__}: {_first_line(error)}; a "
+            f"log_density cannot be batched: jax.vmap raised {type(error).__name__}: {first_line(error)}; a "
             "jax.pure_callback needs a vmap_method, such as 'sequential'"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else "no message"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters.structure import Structure, structure_of
-from tempering.errors import DensityError, SettingsError, require_extra
+from tempering.errors import DensityError, SettingsError, first_line, require_extra
 from tempering.targets.base import Target
 from tempering.types import Array, Bool, Float, Key
 
@@ -272,10 +272,9 @@ def _look(model: _Model) -> dict[str, Any]:
     except SettingsError:
         raise
     except Exception as error:
-        lines = str(error).strip().splitlines()
         raise DensityError(
-            f"the model raised {type(error).__name__}: {lines[0][:200] if lines else 'no message'}; it must run with "
-            "the arguments given to tp.from_numpyro, and be traceable by JAX"
+            f"the model raised {type(error).__name__}: {first_line(error)}; it must run with the "
+            "arguments given to tp.from_numpyro, and be traceable by JAX"
         ) from error
     return facts
 

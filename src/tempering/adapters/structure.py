@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import RunFolderError, SettingsError, first_line
 from tempering.targets.base import Target
 from tempering.transforms import Block, Constrained, Support, chart_of, real
 from tempering.types import Array, Float
@@ -225,7 +225,7 @@ def _flattened(tree: Any, what: str) -> tuple[list[tuple[tuple, Any]], Any]:
     try:
         return jax.tree_util.tree_flatten_with_path(tree)
     except (TypeError, ValueError) as error:  # such as keys of a dict that have no order
-        raise SettingsError(f"{what} is no tree that JAX can flatten: {str(error).splitlines()[0][:200]}") from error
+        raise SettingsError(f"{what} is no tree that JAX can flatten: {first_line(error)}") from error
 
 
 def _as_numbers(leaf: Any, what: str, name: str) -> np.ndarray:

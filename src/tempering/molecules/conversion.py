@@ -6,7 +6,7 @@ import numpy as np
 
 from tempering.errors import SettingsError, require_extra
 from tempering.molecules.callback import OpenMMTarget, callback_target
-from tempering.molecules.system.reading import read_system
+from tempering.molecules.system.reading import read_system, untranslated
 from tempering.molecules.target import MoleculeTarget
 from tempering.settings.checks import require_choice, require_number
 
@@ -57,10 +57,8 @@ def from_openmm(
         raise SettingsError(f"topology is a {type(topology).__name__}; give an openmm.app.Topology, or None")
     kelvin = kelvin_of(temperature)
     checked = checked_positions(positions, system.getNumParticles(), topology)
-    if unsupported == "callback":
-        made = callback_target(system, topology, checked, kelvin, name)
-        if made is not None:
-            return made
+    if unsupported == "callback" and untranslated(system):
+        return callback_target(system, topology, checked, kelvin, name)
     return MoleculeTarget(read_system(system, topology, checked), kelvin, name=name)
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from tempering.errors import RunFolderError
+from tempering.molecules.system.bonded import BONDED
+from tempering.molecules.system.pairwise import PAIRWISE
 from tempering.molecules.system.record import MoleculeRecord
-from tempering.molecules.system.terms import BONDED, PAIRWISE
 from tempering.molecules.target import MoleculeTarget
 from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays, write_json
 

@@ -156,7 +156,3 @@ class MoleculeTarget(Target):
             positions = x.reshape((self.num_atoms, 3))
             x = (positions - jax.lax.stop_gradient(jnp.mean(positions, axis=0, keepdims=True))).reshape(-1)
         return potential_energy(self.record, x)
-
-    def forces(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """-dU/dx, kJ/(mol nm), of one conformation."""
-        return -jax.grad(self.energy)(x)

@@ -31,10 +31,6 @@ _LARGEST_PRODUCT = 16
 """Whole exponents up to this become products, which are exact for negative bases and cheaper than a power."""
 
 
-def _step(x: Any) -> Any:
-    return jnp.where(x >= 0, 1.0, 0.0)
-
-
 def _power(base: Any, exponent: Any) -> Any:
     is_whole = isinstance(exponent, float) and exponent.is_integer() and abs(exponent) <= _LARGEST_PRODUCT
     if is_whole and not isinstance(base, float):
@@ -75,7 +71,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "tanh": (1, jnp.tanh),
     "erf": (1, lambda x: jax.lax.erf(*_arrays(x))),
     "erfc": (1, lambda x: jax.lax.erfc(*_arrays(x))),
-    "step": (1, _step),
+    "step": (1, lambda x: jnp.where(x >= 0, 1.0, 0.0)),
     "delta": (1, lambda x: jnp.where(x == 0, 1.0, 0.0)),
     "square": (1, lambda x: x * x),
     "cube": (1, lambda x: x * x * x),

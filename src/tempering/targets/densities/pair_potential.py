@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, first_line
 from tempering.settings.checks import require_count, require_kind, require_number, require_positive
 from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
@@ -185,10 +185,9 @@ def _check_pair_fn(pair_fn: Any) -> None:
     try:
         value, _ = eqx.filter_eval_shape(jax.value_and_grad(pair_fn), jax.ShapeDtypeStruct((), jnp.float32))
     except Exception as error:
-        reason = (str(error).strip().splitlines() or ["no message"])[0][:200]
         raise DensityError(
-            f"pair_fn raised {type(error).__name__} on one distance, a scalar float32 array: {reason}; it must return "
-            "one real number and be differentiable: write it with jax.numpy, without `if` on the distance"
+            f"pair_fn raised {type(error).__name__} on one distance, a scalar float32 array: {first_line(error)}; it "
+            "must return one real number and be differentiable: write it with jax.numpy, without `if` on the distance"
         ) from error
     if value.dtype != jnp.float32:
         raise DensityError(f"pair_fn returned {value.dtype} for a float32 distance; it must keep the dtype")
