@@ -66,11 +66,8 @@ class BlackBox:
         """Log densities and gradients, of axes (*batch) and (*batch, dim)."""
         with self._lock:
             rows, shape = self._rows(points)
-            if callable(self.gradient):
-                compute = self._own
-            else:
-                compute = self._returned if self.gradient == "returned" else self._differences
-            values, gradients = self._keep(compute, rows)
+            computes = {"returned": self._pairs, "finite": self._differences}
+            values, gradients = self._keep(computes.get(str(self.gradient), self._own), rows)
             return _single(values).reshape(shape), _single(gradients).reshape((*shape, self.dim))
 
     def take_error(self) -> Exception | None:
@@ -124,12 +121,10 @@ class BlackBox:
         return arrays
 
     def _values(self, rows: np.ndarray) -> np.ndarray:
-        kinds = ("value", "gradient") if self.gradient == "returned" else ("value",)
-        return self._gathered(_VALUE, rows, kinds)[0]
+        return self._pairs(rows)[0] if self.gradient == "returned" else self._gathered(_VALUE, rows, ("value",))[0]
 
-    def _returned(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = self._gathered(_VALUE, rows, ("value", "gradient"))
-        return values, gradients
+    def _pairs(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self._gathered(_VALUE, rows, ("value", "gradient"))
 
     def _own(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (gradients,) = self._gathered(_GRADIENT, rows.copy(), ("gradient",))

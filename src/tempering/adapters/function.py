@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.structure import hashable
 from tempering.errors import DensityError, SettingsError, first_line
 from tempering.settings import require_count
 from tempering.targets.base import OPTIONAL, Target
@@ -70,8 +71,7 @@ def as_target(density: Any, dim: int | None = None) -> Target:
         if dim is None:
             raise SettingsError("dim is missing: a plain function needs it, as in tp.fit(log_density, dim=2)")
         require_count("dim", dim)
-        # A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
-        target = FunctionTarget(dim, density if _is_hashable_or_tree(density) else density.__call__)
+        target = FunctionTarget(dim, hashable(density))
     else:
         raise DensityError(
             f"log_density is a {type(density).__name__}; it must be a function of one point, or an object with `dim` "
@@ -79,7 +79,6 @@ def as_target(density: Any, dim: int | None = None) -> Target:
         )
     _check_value(target)
     _check_gradient(target)
-    _check_batch(target)
     return target
 
 
@@ -113,10 +112,6 @@ def _adopted(density: Any) -> FunctionTarget:
     return FunctionTarget(density.dim, density.log_density, **brought)
 
 
-def _is_hashable_or_tree(density: Any) -> bool:
-    return isinstance(density, eqx.Module) or getattr(density, "__hash__", None) is not None
-
-
 def _check_value(target: Target) -> None:
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     try:
@@ -142,27 +137,16 @@ def _check_value(target: Target) -> None:
         )
 
 
-def _gradient(target: Target) -> Callable[[Array], Array]:
-    return jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
-
-
 def _check_gradient(target: Target) -> None:
-    point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
+    gradient = jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
+    problem = "has no gradient: jax.grad"
+    remedy = "write it in differentiable JAX, or give it a gradient by jax.custom_vjp"
     try:
-        jax.eval_shape(_gradient(target), point)
+        jax.eval_shape(gradient, jax.ShapeDtypeStruct((target.dim,), jnp.float32))
+        problem = "cannot be batched: jax.vmap"
+        remedy = "a jax.pure_callback needs a vmap_method, such as 'sequential'"
+        jax.eval_shape(jax.vmap(gradient), jax.ShapeDtypeStruct((2, target.dim), jnp.float32))
     except Exception as error:
         raise DensityError(
-            f"log_density has no gradient: jax.grad raised {type(error).__name__}: {first_line(error)}; write it in "
-            "differentiable JAX, or give it a gradient by jax.custom_vjp"
-        ) from error
-
-
-def _check_batch(target: Target) -> None:
-    points = jax.ShapeDtypeStruct((2, target.dim), jnp.float32)
-    try:
-        jax.eval_shape(jax.vmap(_gradient(target)), points)
-    except Exception as error:
-        raise DensityError(
-            f"log_density cannot be batched: jax.vmap raised {type(error).__name__}: {first_line(error)}; a "
-            "jax.pure_callback needs a vmap_method, such as 'sequential'"
+            f"log_density {problem} raised {type(error).__name__}: {first_line(error)}; {remedy}"
         ) from error

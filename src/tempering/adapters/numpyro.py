@@ -49,18 +49,14 @@ class _Model:
 
     def at_inner(self, y: Float[Array, " dim"]) -> dict[str, Any]:
         """The trace with the latent sites at unconstrained values y."""
-        from numpyro.distributions import biject_to
-
         values = self.inner.unflatten(y)
 
         def substitute_fn(site: dict[str, Any]) -> Array | None:
             if site["type"] != "sample" or site["name"] not in values:
                 return None
-            value, bijection = values[site["name"]], biject_to(site["fn"].support)
-            index = site["infer"].get("_scan_current_index")
-            if index is not None:  # inside NumPyro's scan a site stands for one step of its series
-                value = value[index]
-            return bijection(value)
+            value, index = values[site["name"]], site["infer"].get("_scan_current_index")
+            # Inside NumPyro's scan a site stands for one step of its series.
+            return _bijection(site)(value if index is None else value[index])
 
         return self.trace(substitute_fn=substitute_fn)
 
@@ -70,9 +66,7 @@ class _Model:
 
     def inner_values(self, trace: dict[str, Any]) -> Float[Array, " dim"]:
         """The unconstrained coordinates of a trace's latent values."""
-        from numpyro.distributions import biject_to
-
-        return _flat(biject_to(trace[name]["fn"].support).inv(trace[name]["value"]) for name in self.latent)
+        return _flat(_bijection(trace[name]).inv(trace[name]["value"]) for name in self.latent)
 
     def outer_values(self, trace: dict[str, Any]) -> Float[Array, " full_dim"]:
         """The constrained coordinates of a trace's latent values."""
@@ -80,12 +74,9 @@ class _Model:
 
     def log_volume(self, y: Float[Array, " dim"], trace: dict[str, Any]) -> Float[Array, ""]:
         """log |det dx/dy|, with the trace that `at_inner` made of y."""
-        from numpyro.distributions import biject_to
-
         total = jnp.zeros(())
         for name, value in self.inner.unflatten(y).items():
-            site = trace[name]
-            total += jnp.sum(biject_to(site["fn"].support).log_abs_det_jacobian(value, site["value"]))
+            total += jnp.sum(_bijection(trace[name]).log_abs_det_jacobian(value, trace[name]["value"]))
         return total
 
     def log_prob(self, trace: dict[str, Any], names: Iterable[str]) -> Float[Array, ""]:
@@ -256,7 +247,6 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
 
 def _look(model: _Model) -> dict[str, Any]:
     """What a model consists of, from an abstract trace: nothing is computed."""
-    from numpyro.distributions import biject_to
     from numpyro.infer import init_to_uniform
 
     facts: dict[str, Any] = {}
@@ -265,7 +255,7 @@ def _look(model: _Model) -> dict[str, Any]:
         trace = model.trace(substitute_fn=init_to_uniform)  # an improper prior has no draws
         facts.update(_facts(trace))
         outer = {name: trace[name]["value"] for name in facts["latent"]}
-        return {name: biject_to(trace[name]["fn"].support).inv(value) for name, value in outer.items()}, outer
+        return {name: _bijection(trace[name]).inv(value) for name, value in outer.items()}, outer
 
     try:
         facts["inner"], facts["outer"] = jax.eval_shape(look)
@@ -337,6 +327,12 @@ def _plates(site: dict[str, Any]) -> list[str]:
         if axis >= 0 and shape[axis] == frame.size:
             names[axis] = frame.name
     return names
+
+
+def _bijection(site: dict[str, Any]) -> Any:
+    from numpyro.distributions import biject_to
+
+    return biject_to(site["fn"].support)
 
 
 def _flat(values: Any) -> Float[Array, " size"]:

@@ -20,7 +20,7 @@ from tempering.targets.base import Target
 from tempering.transforms import Block, Constrained, Support, chart_of, real
 from tempering.types import Array, Float
 
-__all__ = ["Structure", "StructuredTarget", "chart_of_tree", "read_structure", "structure_of"]
+__all__ = ["Structure", "StructuredTarget", "chart_of_tree", "hashable", "read_structure", "structure_of"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,15 @@ class Structure:
         return "{" + ", ".join(f"{n}: {s}" for n, s in zip(self.names, self.shapes, strict=True)) + "}"
 
 
+def hashable(function: Any) -> Callable[..., Any]:
+    """A callable that can be part of a compilation's key, or that is a tree of arrays itself.
+
+    A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
+    """
+    is_usable = isinstance(function, eqx.Module) or getattr(function, "__hash__", None) is not None
+    return function if is_usable else function.__call__
+
+
 class StructuredTarget(Target):
     """The target of a function of a tree, in the entries of its leaves."""
 
@@ -101,10 +110,7 @@ class StructuredTarget(Target):
     structure: Structure = eqx.field(static=True)
 
     def __init__(self, log_density_fn: Callable[..., Any], structure: Structure):
-        is_module = isinstance(log_density_fn, eqx.Module)
-        has_hash = getattr(log_density_fn, "__hash__", None) is not None
-        # A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
-        self.log_density_fn = log_density_fn if is_module or has_hash else log_density_fn.__call__
+        self.log_density_fn = hashable(log_density_fn)
         self.dim, self.structure = structure.size, structure
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:

@@ -30,8 +30,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.diffusion.divergence import probed_log_det
-from tempering.diffusion.steps import flow_step
+from tempering.diffusion.divergence import flow_step, probed_log_det
 from tempering.numerics import compensated_add
 from tempering.types import Array, Denoise, Float, Key
 

@@ -151,11 +151,8 @@ def bond_angles(target: Any, draws: npt.ArrayLike) -> Float[np.ndarray, "num ang
 def angle_atoms(target: Any) -> np.ndarray:
     """Every two neighbours of every atom, (angle, 3), the atom itself in the middle."""
     atoms, bonds = identity_of(target)
-    triples = [
-        (a, middle, b)
-        for middle, of in enumerate(neighbours_of(len(atoms), bonds.tolist()))
-        for a, b in combinations(of, 2)
-    ]
+    neighbours = neighbours_of(len(atoms), bonds.tolist())
+    triples = [(a, middle, b) for middle, of in enumerate(neighbours) for a, b in combinations(of, 2)]
     return np.array(triples, np.int32).reshape((-1, 3))
 
 

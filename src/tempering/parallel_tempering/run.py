@@ -207,24 +207,21 @@ def start(
 
 @eqx.filter_jit
 def _first_state(chain: ChainState, betas: Array, scale_power: float, *, has_gradients: bool) -> TemperingState:
-    """Chains before their first step, with step sizes guessed from where they stand."""
+    """Chains before their first step, with step sizes guessed from where they stand.
+
+    The guess rests on the gradients of all starting points at every beta, by which `guess` multiplies itself.
+    """
     num_levels, num_chains = chain.log_density.shape
-    first = _first_step_sizes if has_gradients else _step_sizes_of_spread
-    step_sizes, zero = StepSizes.at(first(chain, betas, scale_power)), jnp.zeros((), jnp.int32)
-    return TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
-
-
-def _first_step_sizes(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
-    """From the gradients of all starting points at every beta; `guess` multiplies by beta itself."""
     flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), chain)
-    if chain.reference is None:
-        return guess(flat.log_density_grad, betas, scale_power)
-    one = betas[:1] / betas[:1]
-    return jnp.concatenate([guess(flat.tempered_grad(beta), one, scale_power) for beta in betas])
-
-
-def _step_sizes_of_spread(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
-    return guess_from_spread(chain.position.reshape((-1, chain.position.shape[-1])), betas, scale_power)
+    if not has_gradients:
+        first = guess_from_spread(flat.position, betas, scale_power)
+    elif chain.reference is None:
+        first = guess(flat.log_density_grad, betas, scale_power)
+    else:
+        one = betas[:1] / betas[:1]
+        first = jnp.concatenate([guess(flat.tempered_grad(beta), one, scale_power) for beta in betas])
+    step_sizes, zero = StepSizes.at(first), jnp.zeros((), jnp.int32)
+    return TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
 
 
 @jax.jit

@@ -8,7 +8,6 @@ and volumes, traces and normalisers in y are those of the subspace.
 
 from collections.abc import Iterator
 from functools import cache
-from numbers import Integral
 
 import equinox as eqx
 import jax
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
+from tempering.settings.checks import require, require_count
 from tempering.types import Array, Bool, Float
 
 __all__ = ["Centred", "distance_chunks"]
@@ -57,13 +57,10 @@ class Centred(eqx.Module):
     spatial_dim: int = eqx.field(static=True)
 
     def __check_init__(self):
-        if not _is_whole(self.num_particles) or self.num_particles < 2:
-            raise SettingsError(
-                f"num_particles is {self.num_particles!r}; give a whole number of at least 2: a single particle has no "
-                "coordinates besides its centre of mass"
-            )
-        if not _is_whole(self.spatial_dim) or self.spatial_dim < 1:
-            raise SettingsError(f"spatial_dim is {self.spatial_dim!r}; give a whole number of at least 1, such as 3")
+        a_single = "at least 2: a single particle has no coordinates besides its centre of mass"
+        require(self.num_particles != 1, "num_particles", self.num_particles, a_single)
+        require_count("num_particles", self.num_particles, 2)
+        require_count("spatial_dim", self.spatial_dim)
 
     @property
     def dim(self) -> int:
@@ -138,10 +135,6 @@ class Centred(eqx.Module):
 def _apply(matrix: Float[Array, "row column"], points: Float[Array, "column xyz"]) -> Float[Array, " out"]:
     # HIGHEST: the default on recent GPUs is TF32, whose 1e-3 relative error would move every particle.
     return jnp.matmul(matrix, points, precision=jax.lax.Precision.HIGHEST).reshape(-1)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def distance_chunks(x: np.ndarray) -> Iterator[np.ndarray]:

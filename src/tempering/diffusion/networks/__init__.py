@@ -1,6 +1,8 @@
 """Networks F(x, c_noise, c_temperature) -> (dim,) that a denoiser preconditions. Unbatched.
 
-Those of particles take c_in as well: with it they tell physical distances from scaled ones.
+x are coordinates times c_in = 1 / sqrt(sigma^2 + sigma_data^2), c_noise is ln(sigma) / 4, and c_temperature, ln(T) / 2,
+is ignored unless the network is shared. Networks of particles take c_in as well: physical distances are those of x over
+c_in.
 """
 
 from tempering.diffusion.networks.egnn import EGNN

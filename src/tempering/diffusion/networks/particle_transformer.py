@@ -193,14 +193,7 @@ class ParticleTransformer(eqx.Module):
         c_temperature: Float[Array, ""],
         c_in: Float[Array, ""],
     ) -> Float[Array, " dim"]:
-        """The raw network output of one configuration.
-
-        Args:
-            x: inner coordinates, times c_in.
-            c_noise: ln(sigma) / 4.
-            c_temperature: ln(T) / 2; ignored unless the network is shared.
-            c_in: 1 / sqrt(sigma^2 + sigma_data^2): physical distances are those of x over c_in.
-        """
+        """The raw network output of one configuration."""
         num, axes = self.geometry.num_particles, self.geometry.spatial_dim
         place = self.geometry.embed(x).reshape(num, axes).T
         condition = jax.nn.silu(self.condition(self.embedding(c_noise, c_temperature)))

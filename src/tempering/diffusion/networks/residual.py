@@ -4,13 +4,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.diffusion.networks.coordinates import CoordinateBranch
 from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.linear import Linear
 from tempering.settings import Network
 from tempering.types import Array, Float, Key
 
-__all__ = ["ResidualMLP"]
+__all__ = ["CoordinateBranch", "ResidualMLP"]
 
 
 class _Block(eqx.Module):
@@ -30,6 +29,36 @@ class _Block(eqx.Module):
         shift, scale = jnp.split(self.modulation(features), 2)
         inner = self.inner(jax.nn.silu(hidden))
         return hidden + self.outer(jax.nn.silu((1.0 + scale) * inner + shift))
+
+
+class CoordinateBranch(eqx.Module):
+    """One small network for each coordinate, of that coordinate and the features: the mean-field part of a denoiser.
+
+    A dense network spends most of its training on telling coordinates apart. On Many-Well-32 at T = 8, whose
+    coordinates are independent, it had barely left the best linear denoiser after 1,500 steps; with this branch the
+    weights of the model had an effective share of 0.2.
+    """
+
+    entry: Float[Array, "*model dim width"]
+    modulation: Linear
+    inner: Float[Array, "*model dim width width"]
+    inner_bias: Float[Array, "*model dim width"]
+    exit: Float[Array, "*model dim width"]
+
+    def __init__(self, key: Key, dim: int, width: int, num_features: int):
+        key_entry, key_modulation, key_inner = jax.random.split(key, 3)
+        self.entry = jax.random.normal(key_entry, (dim, width))
+        self.modulation = Linear(num_features, dim * width, key=key_modulation)
+        self.inner = jax.random.normal(key_inner, (dim, width, width)) * width**-0.5
+        self.inner_bias = jnp.zeros((dim, width))
+        self.exit = jnp.zeros((dim, width))
+
+    def __call__(self, x: Float[Array, " dim"], features: Float[Array, " feature"]) -> Float[Array, " dim"]:
+        """What each coordinate alone says; nothing before training."""
+        shift = self.modulation(features).reshape(self.entry.shape)
+        hidden = jax.nn.silu(x[:, None] * self.entry + shift)
+        hidden = jax.nn.silu(jnp.einsum("ij,ijk->ik", hidden, self.inner) + self.inner_bias)
+        return jnp.sum(hidden * self.exit, axis=1)
 
 
 class ResidualMLP(eqx.Module):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from jax.scipy.stats import norm
 
 from tempering.errors import SettingsError
+from tempering.settings.checks import require_count
 from tempering.targets.base import ExactTarget
 from tempering.types import Array, Float, Key
 
@@ -127,15 +128,9 @@ def anisotropic_gaussian(dim: int = 2, seed: int = 0) -> Gaussian:
     Raises:
         SettingsError: if dim is not a whole number of at least 1, or the seed is negative.
     """
-    if not _is_whole(dim) or dim < 1:
-        raise SettingsError(f"dim is {dim!r}; give a whole number of at least 1")
-    if not _is_whole(seed) or seed < 0:
-        raise SettingsError(f"seed is {seed!r}; give a whole number of at least 0")
+    require_count("dim", dim)
+    require_count("seed", seed, 0)
     rng = np.random.default_rng(seed)
     axes, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
     stds = np.geomspace(0.5, 2.5, dim)
     return Gaussian(3.0 * rng.normal(size=dim), (axes * stds**2) @ axes.T, log_constant=1.5)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
