@@ -19,16 +19,7 @@ _VALUE, _GRADIENT = 0, 1
 
 
 class BlackBox:
-    """Values and gradients of a callable at many points.
-
-    Args:
-        fn: the callable.
-        dim: dimension of a point.
-        gradient: none, finite, returned, or a function of its own.
-        batched: whether the callables take (n, dim), or one point.
-        num_processes: workers; 0 calls in this process, one call at a time.
-        finite_step: of forward differences, for every coordinate relative to max(1, |x|).
-    """
+    """Values and gradients of a callable at many points; the arguments are those of `callback.from_callable`."""
 
     def __init__(
         self,

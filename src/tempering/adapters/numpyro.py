@@ -30,13 +30,34 @@ class _Model:
 
     def __init__(self, model: Callable, args: tuple, kwargs: dict[str, Any]):
         self.model, self.args, self.kwargs = model, args, kwargs
-        facts = _look(self)
-        self.latent: tuple[str, ...] = facts["latent"]
-        self.derived: tuple[str, ...] = facts["derived"]
-        self.has_prior: bool = facts["has_prior"]
-        self.dims: dict[str, list[str]] = facts["dims"]
-        self.inner: Structure = structure_of(facts["inner"])
-        self.outer: Structure = structure_of(facts["outer"])
+        try:
+            inner, outer = jax.eval_shape(self._look)  # nothing is computed
+        except SettingsError:
+            raise
+        except Exception as error:
+            raise DensityError(
+                f"the model raised {type(error).__name__}: {first_line(error)}; it must run with the arguments given "
+                "to tp.from_numpyro, and be traceable by JAX"
+            ) from error
+        self.inner: Structure = structure_of(inner)
+        self.outer: Structure = structure_of(outer)
+
+    def _look(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Note what the model consists of; returns unconstrained and constrained values."""
+        import numpyro.distributions as dist
+        from numpyro.infer import init_to_uniform
+
+        trace = self.trace(substitute_fn=init_to_uniform)  # an improper prior has no draws
+        sites = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
+        _refuse(trace, sites)
+        improper = (dist.ImproperUniform, dist.MaskedDistribution)
+        derived = {name: site for name, site in trace.items() if site["type"] == "deterministic"}
+        self.latent = tuple(sorted(sites))  # the order of JAX's dicts
+        self.derived = tuple(derived)
+        self.has_prior = all(site["scale"] is None and not isinstance(site["fn"], improper) for site in sites.values())
+        self.dims = {name: _plates(site) for name, site in (sites | derived).items()}
+        outer = {name: trace[name]["value"] for name in self.latent}
+        return {name: _bijection(trace[name]).inv(value) for name, value in outer.items()}, outer
 
     def trace(self, key: Any = 0, **how: Any) -> dict[str, Any]:
         """One run of the model; `how` goes to NumPyro's substitute."""
@@ -243,45 +264,6 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
         raise SettingsError(f"model is a {type(model).__name__}; give a function that calls numpyro.sample")
     held = _Model(model, args, kwargs)
     return NumPyroTarget(held.inner.size, held)
-
-
-def _look(model: _Model) -> dict[str, Any]:
-    """What a model consists of, from an abstract trace: nothing is computed."""
-    from numpyro.infer import init_to_uniform
-
-    facts: dict[str, Any] = {}
-
-    def look() -> tuple[dict[str, Array], dict[str, Array]]:
-        trace = model.trace(substitute_fn=init_to_uniform)  # an improper prior has no draws
-        facts.update(_facts(trace))
-        outer = {name: trace[name]["value"] for name in facts["latent"]}
-        return {name: _bijection(trace[name]).inv(value) for name, value in outer.items()}, outer
-
-    try:
-        facts["inner"], facts["outer"] = jax.eval_shape(look)
-    except SettingsError:
-        raise
-    except Exception as error:
-        raise DensityError(
-            f"the model raised {type(error).__name__}: {first_line(error)}; it must run with the "
-            "arguments given to tp.from_numpyro, and be traceable by JAX"
-        ) from error
-    return facts
-
-
-def _facts(trace: dict[str, Any]) -> dict[str, Any]:
-    import numpyro.distributions as dist
-
-    sites = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
-    _refuse(trace, sites)
-    improper = (dist.ImproperUniform, dist.MaskedDistribution)
-    derived = {name: site for name, site in trace.items() if site["type"] == "deterministic"}
-    return {
-        "latent": tuple(sorted(sites)),  # the order of JAX's dicts
-        "derived": tuple(derived),
-        "has_prior": all(site["scale"] is None and not isinstance(site["fn"], improper) for site in sites.values()),
-        "dims": {name: _plates(site) for name, site in (sites | derived).items()},
-    }
 
 
 def _refuse(trace: dict[str, Any], sites: dict[str, Any]) -> None:

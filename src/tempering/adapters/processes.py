@@ -38,11 +38,7 @@ class _Context(SpawnContext):
 
 
 class Workers:
-    """`num` processes, started when first needed, that hold `functions`.
-
-    Raises:
-        DensityError: if a function cannot be sent to another process.
-    """
+    """`num` processes, started when first needed, that hold `functions`."""
 
     def __init__(self, functions: tuple[Callable[..., Any], ...], num: int, *, is_batched: bool):
         for function in functions:

@@ -74,9 +74,6 @@ def callback_target(system: Any, topology: Any, positions: np.ndarray, kelvin: f
 
     It asks twice now, for the molecule here and there: an energy that is the same has a normaliser on centred
     conformations only.
-
-    Raises:
-        SettingsError: for constraints, virtual sites and massless atoms, which leave no density of all coordinates.
     """
     refuse_no_density(system)
     atoms, _ = identities(topology, system.getNumParticles())

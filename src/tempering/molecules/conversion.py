@@ -63,11 +63,7 @@ def from_openmm(
 
 
 def kelvin_of(temperature: Any) -> float:
-    """A temperature as a number of kelvin.
-
-    Raises:
-        SettingsError: for another unit, or a number that is not positive.
-    """
+    """A temperature as a number of kelvin."""
     from openmm import unit
 
     if unit.is_quantity(temperature):
@@ -79,11 +75,7 @@ def kelvin_of(temperature: Any) -> float:
 
 
 def checked_positions(positions: Any, num_atoms: int, topology: Any = None) -> np.ndarray:
-    """Positions as an array (atom, 3) in nm.
-
-    Raises:
-        SettingsError: for another unit or shape, numbers that are not finite, or atoms at the same place.
-    """
+    """Positions as an array (atom, 3) in nm."""
     array = _in_nm(positions)
     if array.shape != (num_atoms, 3):
         raise SettingsError(

@@ -45,11 +45,7 @@ class Backbone(NamedTuple):
 
 
 def identity_of(target: Any) -> tuple[tuple[Atom, ...], np.ndarray]:
-    """The atoms of a molecule and its bonds (bond, 2); of one that OpenMM evaluates no bonds are known.
-
-    Raises:
-        SettingsError: for a target that is no molecule.
-    """
+    """The atoms of a molecule and its bonds (bond, 2); of one that OpenMM evaluates no bonds are known."""
     if isinstance(target, MoleculeTarget):
         return target.record.atoms, target.record.bonds
     if isinstance(target, OpenMMTarget):
@@ -65,9 +61,6 @@ def checked_conformations(target: Any, draws: npt.ArrayLike) -> np.ndarray:
     Args:
         target: the molecule.
         draws: (num, 3 * atom) or (num, atom, 3), nm, NumPy or JAX.
-
-    Raises:
-        SettingsError: for another shape, or none.
     """
     num_atoms = len(identity_of(target)[0])
     array = np.asarray(draws)

@@ -73,11 +73,7 @@ def write_draws(path: str | Path, draws: Any, log_weights: np.ndarray | None = N
 
 
 def named_arrays(draws: Any) -> dict[str, np.ndarray]:
-    """Arrays by name: `draws` alone, or those of a nest by their path, such as `school.theta`.
-
-    Raises:
-        SettingsError: if there is none, or if two have one name.
-    """
+    """Arrays by name: `draws` alone, or those of a nest by their path, such as `school.theta`."""
     if hasattr(draws, "shape"):
         return {"draws": np.asarray(draws)}
     leaves = jax.tree_util.tree_leaves_with_path(draws)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 __all__ = ["Checks", "LevelRecord", "finite_or_none", "level_table"]
 
@@ -21,7 +21,7 @@ class _Plain:
         return asdict(cast(Any, self))
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Self:
+    def from_dict(cls, content: dict[str, Any]) -> Any:
         """What `as_dict` described; numbers it has not are left at their defaults."""
         return cls(**{one.name: content[one.name] for one in fields(cast(Any, cls)) if one.name in content})
 

@@ -175,11 +175,7 @@ def arrays_of(tree: Any) -> dict[str, np.ndarray]:
 
 
 def tree_from(like: Any, arrays: dict[str, np.ndarray], *, check_shapes: bool = True) -> Any:
-    """The pytree of `like`'s structure with the stored arrays in its leaves.
-
-    Raises:
-        RunFolderError: if an array is missing or its shape or dtype is not that of `like`.
-    """
+    """The pytree of `like`'s structure with the stored arrays in its leaves."""
 
     def restore(path, leaf):
         if not hasattr(leaf, "shape"):

@@ -48,9 +48,6 @@ class Centred(eqx.Module):
     Args:
         num_particles: n, at least 2.
         spatial_dim: d, at least 1.
-
-    Raises:
-        SettingsError: if either is too small or not a whole number.
     """
 
     num_particles: int = eqx.field(static=True)
@@ -78,21 +75,13 @@ class Centred(eqx.Module):
         return _helmert(self.num_particles)
 
     def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
-        """The centred configuration x of the inner coordinates y; |embed(y)| = |y|.
-
-        Raises:
-            SettingsError: if y has another shape than (dim,).
-        """
+        """The centred configuration x of the inner coordinates y; |embed(y)| = |y|."""
         self._check("inner coordinates", y, self.dim)
         basis = jnp.asarray(_helmert(self.num_particles), y.dtype)
         return _apply(basis, y.reshape(self.num_particles - 1, self.spatial_dim))
 
     def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
-        """The inner coordinates y of x - xbar: restrict(embed(y)) = y and embed(restrict(x)) = x - xbar.
-
-        Raises:
-            SettingsError: if x has another shape than (full_dim,).
-        """
+        """The inner coordinates y of x - xbar: restrict(embed(y)) = y and embed(restrict(x)) = x - xbar."""
         self._check("coordinates", x, self.full_dim)
         particles = x.reshape(self.num_particles, self.spatial_dim)
         # B^T forgets the centre of mass only up to rounding. Taking it off first keeps that rounding relative to the

@@ -7,9 +7,8 @@ c_in.
 
 from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.embedding import Embedding
-from tempering.diffusion.networks.mlp import MLP
+from tempering.diffusion.networks.mlp import MLP, ResidualMLP
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
-from tempering.diffusion.networks.residual import ResidualMLP
 from tempering.errors import SettingsError
 from tempering.settings import Network
 from tempering.transforms.centred import Centred
@@ -19,11 +18,7 @@ __all__ = ["EGNN", "MLP", "Embedding", "ParticleTransformer", "ResidualMLP", "ma
 
 
 def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP | EGNN | ParticleTransformer:
-    """The network of the settings, freshly initialised.
-
-    Raises:
-        SettingsError: if a network of particles is asked for where `dim` is not that of so many particles.
-    """
+    """The network of the settings, freshly initialised."""
     if not network.is_of_particles:
         kinds = {"mlp": MLP, "residual": ResidualMLP}
         return kinds[network.kind](key, dim, network)

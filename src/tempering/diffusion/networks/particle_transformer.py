@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.handedness import Handedness
 from tempering.diffusion.networks.linear import Linear
-from tempering.diffusion.networks.pairs import along, differences, lengths, pull
-from tempering.diffusion.networks.radial import RadialFeatures
+from tempering.diffusion.networks.pairs import RadialFeatures, along, differences, lengths, pull
 from tempering.diffusion.networks.topology import Topology, topology_of
 from tempering.settings import Network
 from tempering.transforms.centred import Centred

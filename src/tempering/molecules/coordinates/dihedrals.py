@@ -16,11 +16,7 @@ __all__ = ["chiral_centres", "dihedrals", "is_mirrored", "reflect", "signed_volu
 
 
 def dihedrals(x: Float[Array, " dim"], atoms: np.ndarray) -> Float[Array, " dihedral"]:
-    """Dihedral angles from -pi to pi of four atoms each, by the convention of IUPAC: 0 is cis, clockwise positive.
-
-    Args:
-        atoms: (dihedral, 4).
-    """
+    """Angles from -pi to pi of `atoms`, (dihedral, 4), by the convention of IUPAC: 0 is cis, clockwise positive."""
     a, b, c, d = (x.reshape((-1, 3))[np.asarray(atoms)[:, place]] for place in range(4))
     b1, b2, b3 = b - a, c - b, d - c
     n1, n2 = jnp.cross(b1, b2), jnp.cross(b2, b3)
@@ -29,11 +25,7 @@ def dihedrals(x: Float[Array, " dim"], atoms: np.ndarray) -> Float[Array, " dihe
 
 
 def signed_volumes(x: Float[Array, " dim"], centres: np.ndarray) -> Float[Array, " centre"]:
-    """(a - o) . ((b - o) x (c - o)) of chiral centres (o, a, b, c); mirror images have the opposite sign.
-
-    Args:
-        centres: (centre, 4).
-    """
+    """(a - o) . ((b - o) x (c - o)) of `centres`, (centre, 4), rows (o, a, b, c); a mirror image has the other sign."""
     o, a, b, c = (x.reshape((-1, 3))[np.asarray(centres)[:, place]] for place in range(4))
     return jnp.sum((a - o) * jnp.cross(b - o, c - o), axis=1)
 

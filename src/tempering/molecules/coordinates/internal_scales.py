@@ -60,9 +60,6 @@ def scales_of(
     Args:
         thermal_energy: k_B T, kJ/mol.
         keeps_hands: at atoms with four neighbours or more, keep the side of each neighbour that it is on.
-
-    Raises:
-        SettingsError: if three placed atoms are on a line.
     """
     with jax.enable_x64(True):
         values = jax.jit(measured, static_argnums=0)(zmatrix, jnp.asarray(record.positions.reshape(-1), jnp.float64))

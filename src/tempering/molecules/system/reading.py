@@ -197,11 +197,7 @@ def _is_filled(term: Term) -> bool:
 
 
 def identities(topology: Any, num_atoms: int) -> tuple[tuple[Atom, ...], np.ndarray]:
-    """Who the atoms are, and their bonds (bond, 2), as a topology says.
-
-    Raises:
-        SettingsError: if it is of another number of atoms.
-    """
+    """Who the atoms are, and their bonds (bond, 2), as a topology says."""
     if topology is None:
         return (Atom(),) * num_atoms, np.zeros((0, 2), np.int32)
     given = list(topology.atoms())

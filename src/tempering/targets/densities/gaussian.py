@@ -26,11 +26,7 @@ mean itself the weight is one half for every symmetric density, and a wrong widt
 
 
 def checked_cholesky(covariance: npt.ArrayLike, dim: int, name: str = "covariance") -> np.ndarray:
-    """The lower Cholesky factor of a (dim, dim) covariance in float64.
-
-    Raises:
-        SettingsError: if the matrix has another shape, is not finite, not symmetric or not positive definite.
-    """
+    """The lower Cholesky factor of a (dim, dim) covariance in float64."""
     matrix = np.asarray(covariance, np.float64)
     if matrix.shape != (dim, dim):
         raise SettingsError(f"{name} has shape {matrix.shape}, but the mean has {dim} entries; give it ({dim}, {dim})")
@@ -124,9 +120,6 @@ def anisotropic_gaussian(dim: int = 2, seed: int = 0) -> Gaussian:
     """A Gaussian off the origin, with principal standard deviations from 0.5 to 2.5 along random axes and log Z = 1.5.
 
     The same `dim` and `seed` give the same target.
-
-    Raises:
-        SettingsError: if dim is not a whole number of at least 1, or the seed is negative.
     """
     require_count("dim", dim)
     require_count("seed", seed, 0)

@@ -110,11 +110,7 @@ class PairPotential(Target):
         return -self.energy(x)
 
     def energy(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """U(x) of one configuration.
-
-        Raises:
-            SettingsError: if x has another shape than (dim,); shapes are known when the function is traced.
-        """
+        """U(x) of one configuration."""
         if x.shape != (self.dim,):
             raise SettingsError(
                 f"a configuration of shape {x.shape}; {self.num_particles} particles in {self.spatial_dim}-D have "
