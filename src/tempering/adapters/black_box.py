@@ -42,11 +42,6 @@ class BlackBox:
         """Whether there is any way to a gradient."""
         return self.gradient != "none"
 
-    @property
-    def points_per_gradient(self) -> int:
-        """Points that value and gradient of one point take; a gradient function of its own counts with the value."""
-        return 1 + self.dim if self.gradient == "finite" else 1
-
     def values(self, points: Any) -> np.ndarray:
         """Log densities of points (*batch, dim) as float32 of axes (*batch)."""
         with self._lock:
@@ -83,7 +78,7 @@ class BlackBox:
             raise
 
     def _answers(self, which: int, rows: np.ndarray) -> list[Any]:
-        """What the callable returned: an answer a point; or, batched, (size, answer) a piece."""
+        """What the callable returned: one answer per point, or, batched, (size, answer) per piece."""
         if self.workers is not None:
             return self.workers.map(which, rows)
         function = self.functions[which]

@@ -44,7 +44,6 @@ class FunctionTarget(Target):
     invariants: Callable[[Array], Array] | None = None
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """The function's value."""
         return self.log_density_fn(x)
 
 

@@ -142,11 +142,7 @@ def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callab
 @eqx.filter_jit
 def _chunk(inputs: Any, begin: Int[Array, ""], size: int) -> Any:
     """`size` rows from `begin` on, a traced number: one program for all chunks. After the last row come the first."""
-
-    def cut(leaf: Array) -> Array:
-        return leaf[(begin + jnp.arange(size)) % leaf.shape[0]]
-
-    return jax.tree.map(cut, inputs)
+    return jax.tree.map(lambda leaf: leaf[(begin + jnp.arange(size)) % leaf.shape[0]], inputs)
 
 
 @eqx.filter_jit

@@ -107,7 +107,6 @@ class Wrapper(Target):
     target: eqx.AbstractVar[Target]
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """Unnormalised log density of the other target."""
         return self.target.log_density(x)
 
     def _inherited(self, name: str, default: Any) -> Any:

@@ -120,7 +120,6 @@ class Scaled(Target):
         return self.units.dim
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """Unnormalised log density of one point, given in these units."""
         return self.target.log_density(self.units.outward(x))
 
     @property
@@ -162,9 +161,6 @@ def chosen_units(target: Target, mass: str, masses: tuple[float, ...] | None = N
         target: in the coordinates that methods work in; it may bring `masses`.
         mass: a word of `Mass`.
         masses: by hand; `mass` is ignored then.
-
-    Raises:
-        SettingsError: if masses are asked of a target that has none, or do not fit it.
     """
     if masses is None and mass in ("automatic", "target"):
         masses = target.masses

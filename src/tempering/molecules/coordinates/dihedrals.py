@@ -62,11 +62,9 @@ def reflect(
 
 
 def chiral_centres(names: list[str], residues: list[int]) -> np.ndarray:
-    """The alpha carbons of amino acids, as (CA, N, C, CB): positive volumes are L-forms.
+    """The alpha carbons of amino acids, as (CA, N, C, CB), from each atom's name and the number of its residue.
 
-    Args:
-        names: of the atoms.
-        residues: the number of each atom's residue.
+    Positive volumes are L-forms.
     """
     found = []
     for residue in sorted(set(residues)):

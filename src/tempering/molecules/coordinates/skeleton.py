@@ -31,9 +31,7 @@ def skeleton(
     atoms, any atoms.
 
     Args:
-        num_atoms: how many.
-        bonds: pairs of atoms.
-        elements: their symbols; an empty one counts as heavy.
+        elements: symbols of the atoms; an empty one counts as heavy.
 
     Returns:
         Torsions (torsion, 4), and the first and second atoms of the pairs.

@@ -110,9 +110,6 @@ def zmatrix_of(num_atoms: int, bonds: np.ndarray) -> ZMatrix:
 
     Args:
         bonds: pairs of atoms, (bond, 2).
-
-    Raises:
-        SettingsError: if there are fewer atoms, or some that no bond joins to the others.
     """
     if num_atoms < 3:
         raise SettingsError(f"a molecule of {num_atoms} atoms; internal coordinates need 3; use Cartesian ones")

@@ -107,9 +107,6 @@ def parse(text: str, tables: Mapping[str, int] | None = None) -> Expression:
     Args:
         text: in OpenMM's syntax, definitions included.
         tables: tabulated functions that it may call, with the number of their arguments.
-
-    Raises:
-        SettingsError: for what is no expression, or a function that is not known.
     """
     tables = tables or {}
     main, *definitions = text.split(";")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tempering.molecules.system.bonded import Energy, Positions, scope_of
 from tempering.molecules.system.expressions import evaluate
-from tempering.molecules.system.layout import Pairs, column, sum_at, take
+from tempering.molecules.system.layout import Pairs, column, take
 from tempering.molecules.system.record import Term
 from tempering.types import Array
 
@@ -54,12 +54,7 @@ def _pair_places(atoms: np.ndarray, num_atoms: int) -> np.ndarray:
 def _custom_nonbonded(term: Term, positions: Positions, pairs: Pairs) -> Energy:
     """An expression of the distance r and of both atoms' numbers, `name1` and `name2`, over pairs not excluded."""
     del positions
-    own = _own_values(term)
-    return _sum_over_pairs(term, term.settings["energy"], own, {}, pairs, is_excluding=True)
-
-
-def _own_values(term: Term) -> dict[str, np.ndarray]:
-    """Computed values of a custom non-bonded force: they depend on an atom's own numbers alone, and are numbers too."""
+    # Computed values depend on an atom's own numbers alone, and are numbers too.
     own: dict[str, np.ndarray] = {}
     parameters = term.arrays["parameters"]
     for name, text in term.settings.get("values", ()):
@@ -67,7 +62,7 @@ def _own_values(term: Term) -> dict[str, np.ndarray]:
             some = jnp.zeros(len(parameters))
             scope = scope_of(term, parameters, some)
             own[name] = np.asarray(evaluate(term.parse(text), {"own": some}, scope, term.tables))
-    return own
+    return _sum_over_pairs(term, term.settings["energy"], own, {}, pairs, is_excluding=True)
 
 
 def _generalised_born(term: Term, positions: Positions, pairs: Pairs) -> Energy:
@@ -117,7 +112,9 @@ def _summed_at_atoms(term: Term, text: str, pairs: Pairs, *, is_excluding: bool)
     for own, other in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
         scope = _scope_of_pairs(term, own, other, pairs.distances)
         values = evaluate(term.parse(text), {"r": pairs.distances}, scope, term.tables)
-        part = sum_at(_masked(term, values, pairs, is_excluding=is_excluding), own, pairs.num_atoms)
+        values = _masked(term, values, pairs, is_excluding=is_excluding)
+        zeros = jnp.zeros((pairs.num_atoms, *values.shape[1:]), values.dtype)
+        part = zeros.at[own].add(values, mode="promise_in_bounds")
         total = part if total is None else total + part
     return total
 

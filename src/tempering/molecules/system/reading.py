@@ -187,7 +187,7 @@ def read_system(system: Any, topology: Any, positions: np.ndarray) -> MoleculeRe
                 "one for every atom"
             )
     terms = [_READERS[_kind(force)](force) for force in forces]
-    return MoleculeRecord(masses, atoms, bonds, positions, tuple(term for term in terms if _is_filled(term)))
+    return MoleculeRecord(masses, atoms, bonds, positions, tuple(filter(_is_filled, terms)))
 
 
 def _is_filled(term: Term) -> bool:
