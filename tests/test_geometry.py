@@ -123,8 +123,8 @@ def test_the_basis_is_helmerts():
     [
         (lambda: Centred(1, 3), "single particle"),
         (lambda: Centred(0, 3), "at least 2"),
-        (lambda: Centred(True, 3), "whole number"),
-        (lambda: Centred(4, 0), "spatial_dim is 0"),
+        (lambda: Centred(True, 3), "at least 2"),
+        (lambda: Centred(4, 0), "spatial_dim = 0"),
         (lambda: Centred(4, -1), "at least 1"),
         (lambda: Centred(4, 2).embed(jnp.zeros(8)), r"\(6,\)"),
         (lambda: Centred(4, 2).restrict(jnp.zeros(6)), r"\(8,\)"),

@@ -2,7 +2,15 @@
 
 import importlib.util
 
-__all__ = ["BudgetError", "DensityError", "RunFolderError", "SettingsError", "TemperingError", "require_extra"]
+__all__ = [
+    "BudgetError",
+    "DensityError",
+    "RunFolderError",
+    "SettingsError",
+    "TemperingError",
+    "first_line",
+    "require_extra",
+]
 
 
 class TemperingError(ValueError):
@@ -23,6 +31,11 @@ class BudgetError(TemperingError):
 
 class RunFolderError(TemperingError):
     """A run folder that is in use, damaged, foreign, or of another configuration."""
+
+
+def first_line(error: Exception) -> str:
+    """The start of what an exception says, short enough to be part of another message."""
+    return (str(error).strip().splitlines() or ["no message"])[0][:200]
 
 
 EXTRAS = {

@@ -9,8 +9,8 @@ import pytest
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
 from tempering.diffusion.networks import Embedding, make_network
-from tempering.diffusion.networks.coordinates import CoordinateBranch
 from tempering.diffusion.networks.linear import Linear
+from tempering.diffusion.networks.mlp import CoordinateBranch
 from tempering.settings import Network
 
 X, C_NOISE, C_TEMPERATURE = jnp.array([0.1, -0.4, 1.0]), jnp.asarray(-0.3), jnp.asarray(0.6)

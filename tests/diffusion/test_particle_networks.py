@@ -10,9 +10,8 @@ import pytest
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
 from tempering.diffusion.networks.egnn import EGNN
-from tempering.diffusion.networks.pairs import SOFTENING, differences, lengths, pull
+from tempering.diffusion.networks.pairs import SOFTENING, RadialFeatures, differences, lengths, pull
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
-from tempering.diffusion.networks.radial import RadialFeatures
 from tempering.settings import Network
 from tempering.transforms.centred import Centred
 

@@ -10,9 +10,9 @@ import numpy as np
 from building import layout_of_bonds, peptide_topology
 
 from tempering.molecules.coordinates.dihedrals import dihedrals
+from tempering.molecules.system.energy import potential
 from tempering.molecules.system.reading import read_system
 from tempering.molecules.system.record import MoleculeRecord, Term
-from tempering.molecules.system.terms import potential
 
 __all__ = [
     "CASES",

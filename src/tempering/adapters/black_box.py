@@ -19,16 +19,7 @@ _VALUE, _GRADIENT = 0, 1
 
 
 class BlackBox:
-    """Values and gradients of a callable at many points.
-
-    Args:
-        fn: the callable.
-        dim: dimension of a point.
-        gradient: none, finite, returned, or a function of its own.
-        batched: whether the callables take (n, dim), or one point.
-        num_processes: workers; 0 calls in this process, one call at a time.
-        finite_step: of forward differences, for every coordinate relative to max(1, |x|).
-    """
+    """Values and gradients of a callable at many points; the arguments are those of `callback.from_callable`."""
 
     def __init__(
         self,
@@ -51,11 +42,6 @@ class BlackBox:
         """Whether there is any way to a gradient."""
         return self.gradient != "none"
 
-    @property
-    def points_per_gradient(self) -> int:
-        """Points that value and gradient of one point take; a gradient function of its own counts with the value."""
-        return 1 + self.dim if self.gradient == "finite" else 1
-
     def values(self, points: Any) -> np.ndarray:
         """Log densities of points (*batch, dim) as float32 of axes (*batch)."""
         with self._lock:
@@ -66,11 +52,8 @@ class BlackBox:
         """Log densities and gradients, of axes (*batch) and (*batch, dim)."""
         with self._lock:
             rows, shape = self._rows(points)
-            if callable(self.gradient):
-                compute = self._own
-            else:
-                compute = self._returned if self.gradient == "returned" else self._differences
-            values, gradients = self._keep(compute, rows)
+            computes = {"returned": self._pairs, "finite": self._differences}
+            values, gradients = self._keep(computes.get(str(self.gradient), self._own), rows)
             return _single(values).reshape(shape), _single(gradients).reshape((*shape, self.dim))
 
     def take_error(self) -> Exception | None:
@@ -95,7 +78,7 @@ class BlackBox:
             raise
 
     def _answers(self, which: int, rows: np.ndarray) -> list[Any]:
-        """What the callable returned: an answer a point; or, batched, (size, answer) a piece."""
+        """What the callable returned: one answer per point, or, batched, (size, answer) per piece."""
         if self.workers is not None:
             return self.workers.map(which, rows)
         function = self.functions[which]
@@ -124,12 +107,10 @@ class BlackBox:
         return arrays
 
     def _values(self, rows: np.ndarray) -> np.ndarray:
-        kinds = ("value", "gradient") if self.gradient == "returned" else ("value",)
-        return self._gathered(_VALUE, rows, kinds)[0]
+        return self._pairs(rows)[0] if self.gradient == "returned" else self._gathered(_VALUE, rows, ("value",))[0]
 
-    def _returned(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = self._gathered(_VALUE, rows, ("value", "gradient"))
-        return values, gradients
+    def _pairs(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self._gathered(_VALUE, rows, ("value", "gradient"))
 
     def _own(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (gradients,) = self._gathered(_GRADIENT, rows.copy(), ("gradient",))

@@ -1,4 +1,4 @@
-"""Any Python callable on NumPy arrays as a target, called from compiled programs: one call of the host a batch.
+"""Any Python callable on NumPy arrays as a target, called from compiled programs: one call of the host per batch.
 
 Every point that a stage asks for reaches the callable exactly once: the callback is a pure one, of which the compiler
 might drop those whose answer is not used and merge equal ones; no stage asks for either, and the tests count.
@@ -40,8 +40,8 @@ class CallbackTarget(Target):
 
     @property
     def points_per_gradient(self) -> int:
-        """Points that value and gradient of one point take."""
-        return self.box.points_per_gradient
+        """Points that value and gradient of one point take; a gradient function of its own counts with the value."""
+        return 1 + self.dim if self.box.gradient == "finite" else 1
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """What the callable returns for one point."""
@@ -148,10 +148,9 @@ def reporting(target: Target) -> Iterator[None]:
         yield
         return
     logger = logging.getLogger("jax._src.callback")
-    quiet = _Quiet()
     for box in boxes:
         box.take_error()
-    logger.addFilter(quiet)
+    logger.addFilter(_quiet)
     try:
         yield
     except Exception as error:
@@ -161,11 +160,9 @@ def reporting(target: Target) -> Iterator[None]:
         # The runtime's error says nothing more; the traceback of the callable is the exception's own.
         raise own.with_traceback(own.__traceback__) from own.__cause__
     finally:
-        logger.removeFilter(quiet)
+        logger.removeFilter(_quiet)
 
 
-class _Quiet(logging.Filter):
+def _quiet(record: logging.LogRecord) -> bool:
     """Drops JAX's own report of a failed callback: the exception is about to be raised."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return "callback failed" not in record.getMessage()
+    return "callback failed" not in record.getMessage()

@@ -1,4 +1,4 @@
-"""One density told from another without evaluating either, so that a folder of one is not taken for the other's."""
+"""What tells one density from another without evaluating either, so that a folder of one is not used for the other."""
 
 import functools
 import hashlib
@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import boxes_of
 from tempering.targets.base import Target
 
@@ -24,10 +23,10 @@ _DEEPEST = 4
 def fingerprint(target: Target) -> int:
     """48 bits of a hash of the density's traced program and of the arrays in it.
 
-    What a host callback or a hand-written gradient computes is not in the program and goes unseen. A black box of
-    `from_callable` is told by what can be seen of it: name and source of its functions, the numbers, text and arrays
-    that they hold (defaults, closures, attributes), the dimension and the way to a gradient. What they call or read
-    elsewhere, such as files and globals, goes unseen.
+    What a host callback or a hand-written gradient computes is not in the program and goes unseen. For a black box of
+    `from_callable` the hash takes in the name and source of its functions, the numbers, text and arrays that they hold
+    (defaults, closures, attributes), the dimension and the kind of gradient. What they call or read elsewhere, such as
+    files and globals, goes unseen.
     """
     program = jax.make_jaxpr(target.log_density)(jax.ShapeDtypeStruct((target.dim,), jnp.float32))
     text = re.sub(r"0x[0-9a-fA-F]+", "", str(program))  # addresses of functions differ between processes
@@ -35,8 +34,11 @@ def fingerprint(target: Target) -> int:
     for array in _constants(program):
         digest.update(np.asarray(array).tobytes())
     for box in boxes_of(target):
-        for seen in _of_box(box):
-            digest.update(seen)
+        mode = "function" if callable(box.gradient) else box.gradient
+        digest.update(f"{box.dim} {mode} {box.batched} {box.finite_step if mode == 'finite' else ''}".encode())
+        for function in box.functions:
+            for seen in _seen(function):
+                digest.update(seen)
     return int.from_bytes(digest.digest()[:6])
 
 
@@ -50,15 +52,8 @@ def _constants(program: Any) -> Iterator[Any]:
                 yield from _constants(value)
 
 
-def _of_box(box: BlackBox) -> Iterator[bytes]:
-    mode = "function" if callable(box.gradient) else box.gradient
-    yield f"{box.dim} {mode} {box.batched} {box.finite_step if mode == 'finite' else ''}".encode()
-    for function in box.functions:
-        yield from _seen(function)
-
-
 def _seen(thing: Any, depth: int = 0) -> Iterator[bytes]:
-    """What can be told of a callable or of a value that it holds, in an order that is the same in every process."""
+    """What is visible of a callable or of a value that it holds, in an order that is the same in every process."""
     if depth > _DEEPEST:
         return
     if isinstance(thing, bool | int | float | complex | str | bytes | type(None)):

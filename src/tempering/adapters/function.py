@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import DensityError, SettingsError
+from tempering.adapters.structure import hashable
+from tempering.errors import DensityError, SettingsError, first_line
 from tempering.settings import require_count
 from tempering.targets.base import OPTIONAL, Target
 from tempering.targets.references import ReferenceLike, as_reference, check_reference
@@ -43,7 +44,6 @@ class FunctionTarget(Target):
     invariants: Callable[[Array], Array] | None = None
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """The function's value."""
         return self.log_density_fn(x)
 
 
@@ -70,8 +70,7 @@ def as_target(density: Any, dim: int | None = None) -> Target:
         if dim is None:
             raise SettingsError("dim is missing: a plain function needs it, as in tp.fit(log_density, dim=2)")
         require_count("dim", dim)
-        # A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
-        target = FunctionTarget(dim, density if _is_hashable_or_tree(density) else density.__call__)
+        target = FunctionTarget(dim, hashable(density))
     else:
         raise DensityError(
             f"log_density is a {type(density).__name__}; it must be a function of one point, or an object with `dim` "
@@ -79,7 +78,6 @@ def as_target(density: Any, dim: int | None = None) -> Target:
         )
     _check_value(target)
     _check_gradient(target)
-    _check_batch(target)
     return target
 
 
@@ -113,10 +111,6 @@ def _adopted(density: Any) -> FunctionTarget:
     return FunctionTarget(density.dim, density.log_density, **brought)
 
 
-def _is_hashable_or_tree(density: Any) -> bool:
-    return isinstance(density, eqx.Module) or getattr(density, "__hash__", None) is not None
-
-
 def _check_value(target: Target) -> None:
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     try:
@@ -124,12 +118,12 @@ def _check_value(target: Target) -> None:
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise DensityError(
             "log_density is not traceable by JAX: it converts its argument to a NumPy array or a Python number; write "
-            f"it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({_first_line(error)})"
+            f"it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({first_line(error)})"
         ) from error
     except Exception as error:
         raise DensityError(
             f"log_density raised {type(error).__name__} on a point of shape ({target.dim},) and dtype float32: "
-            f"{_first_line(error)}; it takes one point, not a batch"
+            f"{first_line(error)}; it takes one point, not a batch"
         ) from error
     shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
     if shape is None and isinstance(out, float):
@@ -142,32 +136,16 @@ def _check_value(target: Target) -> None:
         )
 
 
-def _gradient(target: Target) -> Callable[[Array], Array]:
-    return jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
-
-
 def _check_gradient(target: Target) -> None:
-    point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
+    gradient = jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
+    problem = "has no gradient: jax.grad"
+    remedy = "write it in differentiable JAX, or give it a gradient by jax.custom_vjp"
     try:
-        jax.eval_shape(_gradient(target), point)
+        jax.eval_shape(gradient, jax.ShapeDtypeStruct((target.dim,), jnp.float32))
+        problem = "cannot be batched: jax.vmap"
+        remedy = "a jax.pure_callback needs a vmap_method, such as 'sequential'"
+        jax.eval_shape(jax.vmap(gradient), jax.ShapeDtypeStruct((2, target.dim), jnp.float32))
     except Exception as error:
         raise DensityError(
-            f"log_density has no gradient: jax.grad raised {type(error).__name__}: {_first_line(error)}; write it in "
-            "differentiable JAX, or give it a gradient by jax.custom_vjp"
+            f"log_density {problem} raised {type(error).__name__}: {first_line(error)}; {remedy}"
         ) from error
-
-
-def _check_batch(target: Target) -> None:
-    points = jax.ShapeDtypeStruct((2, target.dim), jnp.float32)
-    try:
-        jax.eval_shape(jax.vmap(_gradient(target)), points)
-    except Exception as error:
-        raise DensityError(
-            f"log_density cannot be batched: jax.vmap raised {type(error).__name__}: {_first_line(error)}; a "
-            "jax.pure_callback needs a vmap_method, such as 'sequential'"
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else "no message"

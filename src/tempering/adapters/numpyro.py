@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters.structure import Structure, structure_of
-from tempering.errors import DensityError, SettingsError, require_extra
+from tempering.errors import DensityError, SettingsError, first_line, require_extra
 from tempering.targets.base import Target
 from tempering.types import Array, Bool, Float, Key
 
@@ -30,13 +30,34 @@ class _Model:
 
     def __init__(self, model: Callable, args: tuple, kwargs: dict[str, Any]):
         self.model, self.args, self.kwargs = model, args, kwargs
-        facts = _look(self)
-        self.latent: tuple[str, ...] = facts["latent"]
-        self.derived: tuple[str, ...] = facts["derived"]
-        self.has_prior: bool = facts["has_prior"]
-        self.dims: dict[str, list[str]] = facts["dims"]
-        self.inner: Structure = structure_of(facts["inner"])
-        self.outer: Structure = structure_of(facts["outer"])
+        try:
+            inner, outer = jax.eval_shape(self._look)  # nothing is computed
+        except SettingsError:
+            raise
+        except Exception as error:
+            raise DensityError(
+                f"the model raised {type(error).__name__}: {first_line(error)}; it must run with the arguments given "
+                "to tp.from_numpyro, and be traceable by JAX"
+            ) from error
+        self.inner: Structure = structure_of(inner)
+        self.outer: Structure = structure_of(outer)
+
+    def _look(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Note what the model consists of; returns unconstrained and constrained values."""
+        import numpyro.distributions as dist
+        from numpyro.infer import init_to_uniform
+
+        trace = self.trace(substitute_fn=init_to_uniform)  # an improper prior has no draws
+        sites = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
+        _refuse(trace, sites)
+        improper = (dist.ImproperUniform, dist.MaskedDistribution)
+        derived = {name: site for name, site in trace.items() if site["type"] == "deterministic"}
+        self.latent = tuple(sorted(sites))  # the order of JAX's dicts
+        self.derived = tuple(derived)
+        self.has_prior = all(site["scale"] is None and not isinstance(site["fn"], improper) for site in sites.values())
+        self.dims = {name: _plates(site) for name, site in (sites | derived).items()}
+        outer = {name: trace[name]["value"] for name in self.latent}
+        return {name: _bijection(trace[name]).inv(value) for name, value in outer.items()}, outer
 
     def trace(self, key: Any = 0, **how: Any) -> dict[str, Any]:
         """One run of the model; `how` goes to NumPyro's substitute."""
@@ -49,18 +70,14 @@ class _Model:
 
     def at_inner(self, y: Float[Array, " dim"]) -> dict[str, Any]:
         """The trace with the latent sites at unconstrained values y."""
-        from numpyro.distributions import biject_to
-
         values = self.inner.unflatten(y)
 
         def substitute_fn(site: dict[str, Any]) -> Array | None:
             if site["type"] != "sample" or site["name"] not in values:
                 return None
-            value, bijection = values[site["name"]], biject_to(site["fn"].support)
-            index = site["infer"].get("_scan_current_index")
-            if index is not None:  # inside NumPyro's scan a site stands for one step of its series
-                value = value[index]
-            return bijection(value)
+            value, index = values[site["name"]], site["infer"].get("_scan_current_index")
+            # Inside NumPyro's scan a site stands for one step of its series.
+            return _bijection(site)(value if index is None else value[index])
 
         return self.trace(substitute_fn=substitute_fn)
 
@@ -70,9 +87,7 @@ class _Model:
 
     def inner_values(self, trace: dict[str, Any]) -> Float[Array, " dim"]:
         """The unconstrained coordinates of a trace's latent values."""
-        from numpyro.distributions import biject_to
-
-        return _flat(biject_to(trace[name]["fn"].support).inv(trace[name]["value"]) for name in self.latent)
+        return _flat(_bijection(trace[name]).inv(trace[name]["value"]) for name in self.latent)
 
     def outer_values(self, trace: dict[str, Any]) -> Float[Array, " full_dim"]:
         """The constrained coordinates of a trace's latent values."""
@@ -80,12 +95,9 @@ class _Model:
 
     def log_volume(self, y: Float[Array, " dim"], trace: dict[str, Any]) -> Float[Array, ""]:
         """log |det dx/dy|, with the trace that `at_inner` made of y."""
-        from numpyro.distributions import biject_to
-
         total = jnp.zeros(())
         for name, value in self.inner.unflatten(y).items():
-            site = trace[name]
-            total += jnp.sum(biject_to(site["fn"].support).log_abs_det_jacobian(value, site["value"]))
+            total += jnp.sum(_bijection(trace[name]).log_abs_det_jacobian(value, trace[name]["value"]))
         return total
 
     def log_prob(self, trace: dict[str, Any], names: Iterable[str]) -> Float[Array, ""]:
@@ -254,47 +266,6 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
     return NumPyroTarget(held.inner.size, held)
 
 
-def _look(model: _Model) -> dict[str, Any]:
-    """What a model consists of, from an abstract trace: nothing is computed."""
-    from numpyro.distributions import biject_to
-    from numpyro.infer import init_to_uniform
-
-    facts: dict[str, Any] = {}
-
-    def look() -> tuple[dict[str, Array], dict[str, Array]]:
-        trace = model.trace(substitute_fn=init_to_uniform)  # an improper prior has no draws
-        facts.update(_facts(trace))
-        outer = {name: trace[name]["value"] for name in facts["latent"]}
-        return {name: biject_to(trace[name]["fn"].support).inv(value) for name, value in outer.items()}, outer
-
-    try:
-        facts["inner"], facts["outer"] = jax.eval_shape(look)
-    except SettingsError:
-        raise
-    except Exception as error:
-        lines = str(error).strip().splitlines()
-        raise DensityError(
-            f"the model raised {type(error).__name__}: {lines[0][:200] if lines else 'no message'}; it must run with "
-            "the arguments given to tp.from_numpyro, and be traceable by JAX"
-        ) from error
-    return facts
-
-
-def _facts(trace: dict[str, Any]) -> dict[str, Any]:
-    import numpyro.distributions as dist
-
-    sites = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
-    _refuse(trace, sites)
-    improper = (dist.ImproperUniform, dist.MaskedDistribution)
-    derived = {name: site for name, site in trace.items() if site["type"] == "deterministic"}
-    return {
-        "latent": tuple(sorted(sites)),  # the order of JAX's dicts
-        "derived": tuple(derived),
-        "has_prior": all(site["scale"] is None and not isinstance(site["fn"], improper) for site in sites.values()),
-        "dims": {name: _plates(site) for name, site in (sites | derived).items()},
-    }
-
-
 def _refuse(trace: dict[str, Any], sites: dict[str, Any]) -> None:
     import numpyro.distributions as dist
 
@@ -338,6 +309,12 @@ def _plates(site: dict[str, Any]) -> list[str]:
         if axis >= 0 and shape[axis] == frame.size:
             names[axis] = frame.name
     return names
+
+
+def _bijection(site: dict[str, Any]) -> Any:
+    from numpyro.distributions import biject_to
+
+    return biject_to(site["fn"].support)
 
 
 def _flat(values: Any) -> Float[Array, " size"]:

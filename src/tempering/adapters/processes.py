@@ -38,15 +38,18 @@ class _Context(SpawnContext):
 
 
 class Workers:
-    """`num` processes, started when first needed, that hold `functions`.
-
-    Raises:
-        DensityError: if a function cannot be sent to another process.
-    """
+    """`num` processes, started when first needed, that hold `functions`."""
 
     def __init__(self, functions: tuple[Callable[..., Any], ...], num: int, *, is_batched: bool):
         for function in functions:
-            _refuse_unsendable(function)
+            try:
+                ForkingPickler.dumps(function)
+            except Exception as error:
+                raise DensityError(
+                    f"{getattr(function, '__qualname__', type(function).__name__)} cannot be sent to another process "
+                    f"({type(error).__name__}: {error}); with num_processes it must be a function at the top of a "
+                    "module, or an object of a class there; a lambda or a function inside another needs num_processes=0"
+                ) from error
         self._functions, self._num, self._is_batched = functions, num, is_batched
         self._lock = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
@@ -101,17 +104,6 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
         self._pool = None
         return [process.exitcode for process in processes]
-
-
-def _refuse_unsendable(function: Callable[..., Any]) -> None:
-    try:
-        ForkingPickler.dumps(function)
-    except Exception as error:
-        raise DensityError(
-            f"{getattr(function, '__qualname__', type(function).__name__)} cannot be sent to another process "
-            f"({type(error).__name__}: {error}); with num_processes it must be a function at the top of a module, or "
-            "an object of a class there; a lambda or a function inside another needs num_processes=0"
-        ) from error
 
 
 _held: tuple[tuple[Callable[..., Any], ...], bool]

@@ -16,13 +16,7 @@ __all__ = ["TorchDensity", "from_torch"]
 
 
 class TorchDensity:
-    """The pair (log density, gradient) of a batched PyTorch function, as NumPy arrays.
-
-    Args:
-        fn: a function or module, (n, dim) -> (n,), differentiable by autograd, each row for itself.
-        is_energy: whether it returns -log density.
-        dtype, device: of the tensors it is given.
-    """
+    """The pair (log density, gradient) of a batched PyTorch function, as NumPy arrays; arguments as `from_torch`'s."""
 
     def __init__(self, fn: Callable[..., Any], is_energy: bool, dtype: Any, device: Any):
         self.fn, self.is_energy, self.dtype, self.device = fn, is_energy, dtype, device

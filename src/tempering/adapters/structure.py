@@ -6,7 +6,7 @@ prod(s) neighbours in the vector, in the order of `jax.tree.leaves`. All is sing
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import RunFolderError, SettingsError, first_line
 from tempering.targets.base import Target
 from tempering.transforms import Block, Constrained, Support, chart_of, real
 from tempering.types import Array, Float
 
-__all__ = ["Structure", "StructuredTarget", "chart_of_tree", "read_structure", "structure_of"]
+__all__ = ["Structure", "StructuredTarget", "chart_of_tree", "hashable", "read_structure", "structure_of"]
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,6 @@ class Structure:
         Args:
             tree: of this structure; its leaves have their own shapes, or all a leading axis n more.
             what: how a refusal calls the tree.
-
-        Raises:
-            SettingsError: for another structure, other shapes, or leaves that are no numbers.
         """
         pairs, treedef = _flattened(tree, what)
         if treedef != self.treedef:
@@ -85,12 +82,22 @@ class Structure:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready. A tree of dicts with text keys, lists and tuples is read back from it; others are not."""
         try:
-            return {"name": "tree", "tree": _encode(self.treedef.unflatten([_Leaf(shape) for shape in self.shapes]))}
-        except _NotPlainError:
+            return {"name": "tree", "tree": _encode(self.treedef.unflatten(map(_blank, self.shapes)))}
+        except TypeError:
             return {"name": "given", "leaves": [[n, list(s)] for n, s in zip(self.names, self.shapes, strict=True)]}
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{n}: {s}" for n, s in zip(self.names, self.shapes, strict=True)) + "}"
+
+
+def hashable(function: Any) -> Any:
+    """A callable that can be part of a compilation's key, or that is a tree of arrays itself.
+
+    A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
+    """
+    if isinstance(function, eqx.Module) or getattr(function, "__hash__", None) is not None:
+        return function
+    return function.__call__
 
 
 class StructuredTarget(Target):
@@ -101,10 +108,7 @@ class StructuredTarget(Target):
     structure: Structure = eqx.field(static=True)
 
     def __init__(self, log_density_fn: Callable[..., Any], structure: Structure):
-        is_module = isinstance(log_density_fn, eqx.Module)
-        has_hash = getattr(log_density_fn, "__hash__", None) is not None
-        # A bound method is hashed by its object's identity, where the object itself may have no hash (a dataclass).
-        self.log_density_fn = log_density_fn if is_module or has_hash else log_density_fn.__call__
+        self.log_density_fn = hashable(log_density_fn)
         self.dim, self.structure = structure.size, structure
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -113,11 +117,7 @@ class StructuredTarget(Target):
 
 
 def structure_of(like: Any) -> Structure:
-    """The structure of a tree of real numbers or arrays; values do not matter, only nesting and shapes.
-
-    Raises:
-        SettingsError: if it has no leaves, or one that is not real.
-    """
+    """The structure of a tree of real numbers or arrays; values do not matter, only nesting and shapes."""
     leaves, treedef = _flattened(like, "like")
     shapes = []
     for path, leaf in leaves:
@@ -144,9 +144,6 @@ def chart_of_tree(like: Any, support: Any) -> Constrained | None:
         like: the tree.
         support: a prefix of it: one support for all, or dicts, lists and tuples nested as the tree is, as far down as
             there is need. What is missing or None is real.
-
-    Raises:
-        SettingsError: if it is nested otherwise, or has keys that the tree has not.
     """
     blocks: list[Block] = []
     seen: dict[int, tuple[str, Any, set[Any]]] = {}
@@ -225,7 +222,7 @@ def _flattened(tree: Any, what: str) -> tuple[list[tuple[tuple, Any]], Any]:
     try:
         return jax.tree_util.tree_flatten_with_path(tree)
     except (TypeError, ValueError) as error:  # such as keys of a dict that have no order
-        raise SettingsError(f"{what} is no tree that JAX can flatten: {str(error).splitlines()[0][:200]}") from error
+        raise SettingsError(f"{what} is no tree that JAX can flatten: {first_line(error)}") from error
 
 
 def _as_numbers(leaf: Any, what: str, name: str) -> np.ndarray:
@@ -246,25 +243,21 @@ def _described(tree: Any) -> str:
     return "{" + ", ".join(f"{_name(path)}: {np.shape(leaf)}" for path, leaf in leaves) + "}"
 
 
-@dataclass(frozen=True)
-class _Leaf:
-    shape: tuple[int, ...]
-
-
-class _NotPlainError(Exception):
-    """The tree has a node that JSON cannot name."""
+def _blank(shape: Iterable[int]) -> np.ndarray:
+    """A leaf that has a shape and takes no memory."""
+    return np.broadcast_to(np.float32(0), tuple(shape))
 
 
 def _encode(node: Any) -> Any:
     if node is None:
         return None
-    if isinstance(node, _Leaf):
+    if isinstance(node, np.ndarray):
         return {"shape": list(node.shape)}
     if type(node) is dict and all(isinstance(key, str) for key in node):
         return {"dict": {key: _encode(value) for key, value in node.items()}}
     if type(node) in (list, tuple):
         return {type(node).__name__: [_encode(value) for value in node]}
-    raise _NotPlainError
+    raise TypeError(f"JSON has no name for a {type(node).__name__}")
 
 
 def _decode(content: Any) -> Any:
@@ -272,7 +265,7 @@ def _decode(content: Any) -> Any:
         return None
     ((kind, inside),) = content.items()
     if kind == "shape":
-        return np.broadcast_to(np.float32(0), tuple(inside))
+        return _blank(inside)
     if kind == "dict":
         return {key: _decode(value) for key, value in inside.items()}
     return {"list": list, "tuple": tuple}[kind](_decode(value) for value in inside)

@@ -1,11 +1,10 @@
 """Variance-exploding EDM denoisers: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
 
 from tempering.diffusion.fit import Dataset, FitInfo, LevelData, fit_networks
-from tempering.diffusion.likelihood import log_likelihood
 from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.precondition import Denoiser
-from tempering.diffusion.solve import draw, method_of
+from tempering.diffusion.solve import draw, log_likelihood, method_of
 
 __all__ = [
     "Dataset",

@@ -147,7 +147,7 @@ def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior
 
 
 def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | float) -> Denoiser:
-    """A network preconditioned for a buffer and told its temperature."""
+    """A network preconditioned for a buffer, with its temperature as an input."""
     return Denoiser(network, *_location_and_scale(noise, buffer), temperature_input(beta))
 
 

@@ -23,15 +23,14 @@ B is the posterior's Gaussian to second order (Tweedie's formulas), with a = s^2
 Right for Gaussian data, where kicks then cost no effective size at all. With probes in place of determinants D' becomes
 the mean of its eigenvalues times I. Neither end of that range serves: a kick of EDM's largest size has a = 1/2, so that
 the covariance lies between s^2 / 2 (sigma above the data's scale) and s^2 (below), and the wrong end costs 0.1 nats
-and more a dimension and step.
+and more per dimension and step.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.diffusion.divergence import probed_log_det
-from tempering.diffusion.steps import flow_step
+from tempering.diffusion.divergence import flow_step, probed_log_det
 from tempering.numerics import compensated_add
 from tempering.types import Array, Denoise, Float, Key
 

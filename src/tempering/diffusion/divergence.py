@@ -1,4 +1,4 @@
-"""How steps of a solver change volume, in forward mode: value and Jacobian products in one pass, no activations stored.
+"""One step of the probability flow, and how steps change volume, in forward mode: no activations are stored.
 
 The log determinant of one discrete step is what the density of a discretely integrated sample really changes by.
 """
@@ -8,9 +8,31 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from tempering.types import Array, Float, Key
+from tempering.types import Array, Denoise, Float, Key
 
-__all__ = ["probed_log_det", "step_with_log_det"]
+__all__ = ["flow_step", "probed_log_det", "step_with_log_det"]
+
+
+def flow_step(
+    denoise: Denoise,
+    x: Float[Array, " dim"],
+    sigma: Float[Array, ""],
+    sigma_next: Float[Array, ""],
+    *,
+    is_second_order: bool,
+) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+    """Carry one point along dx / d sigma = (x - D(x; sigma)) / sigma, up or down, by Euler's or Heun's method.
+
+    Returns:
+        The point at `sigma_next`, and D(x; sigma), which the step has computed anyway.
+    """
+    denoised = denoise(x, sigma)
+    here = (x - denoised) / sigma
+    moved = x + (sigma_next - sigma) * here
+    if not is_second_order:
+        return moved, denoised
+    there = (moved - denoise(moved, sigma_next)) / sigma_next
+    return x + 0.5 * (sigma_next - sigma) * (here + there), denoised
 
 
 def step_with_log_det(

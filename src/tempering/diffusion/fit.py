@@ -216,7 +216,7 @@ def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple
     def one_model(key, fit, frozen, data, parts):
         key_train, key_check = jax.random.split(key)
         train, held_out = parts
-        # All the block's samples are picked at once: a search a step would be a score of tiny kernels a step.
+        # All the block's samples are picked at once: a search per step would be a score of tiny kernels each.
         keys = jax.vmap(lambda step: jax.random.fold_in(key_train, step))(fit.step + jnp.arange(rule.check_every))
         batches = jax.vmap(lambda key: _batch(key, train, rule.batch_size))(keys)
         body = lambda carry, batch: _train_step(carry, batch, frozen, data, rule)  # noqa: E731
@@ -280,11 +280,11 @@ def fit_networks(
     """Fit stacked networks, each to its own samples.
 
     Args:
-        keys: one a model.
+        keys: one per model.
         networks: stacked along the leading axis `model`; a warm start where they have been fitted before.
         data: stacked likewise.
         num_steps: optimiser steps at the most, rounded up to whole checks.
-        on_check: told the step and the mean held-out loss so far.
+        on_check: called with the step and the mean held-out loss so far.
 
     Returns:
         The networks with their averaged weights, the last or the best on the held-out part, and how it went.

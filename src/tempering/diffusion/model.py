@@ -5,10 +5,9 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 
-from tempering.diffusion.likelihood import log_likelihood
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.quasi import quasi_normal
-from tempering.diffusion.solve import draw, method_of
+from tempering.diffusion.solve import draw, log_likelihood, method_of
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Int, Key
 

@@ -20,7 +20,7 @@ def begin_loading() -> None:
 
 
 def _load() -> None:
-    with contextlib.suppress(Exception):  # `quasi_normal` raises it again, where somebody is told
+    with contextlib.suppress(Exception):  # `quasi_normal` raises it again, where somebody sees it
         importlib.import_module("scipy.stats")
 
 

@@ -1,8 +1,9 @@
 """A denoiser made into samples: probability-flow ODE (with log densities), the same with churn, and reverse SDE.
 
-Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min. With sigma as the clock the flow is
-dx / d sigma = (x - D(x; sigma)) / sigma. log q is that of the discrete map itself, so importance weights are right for
-any number of steps. One key a particle: chunk size changes memory, not results.
+Consumes any `Denoise`, a prior and a sigma grid; produces points at sigma_min, or log q of given points by the flow
+upwards. With sigma as the clock the flow is dx / d sigma = (x - D(x; sigma)) / sigma. log q is that of the discrete map
+itself, so importance weights are right for any number of steps. Every particle has a key of its own: the chunk size
+changes memory, not results.
 """
 
 from collections.abc import Callable
@@ -13,14 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion.churn import Kicks, churned
-from tempering.diffusion.divergence import step_with_log_det
+from tempering.diffusion.divergence import flow_step, step_with_log_det
 from tempering.diffusion.noise import Prior
-from tempering.diffusion.steps import flow_step
 from tempering.numerics import compensated_add
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Int, Key, Keys
 
-__all__ = ["Method", "draw", "flow", "in_chunks", "is_exact", "method_of"]
+__all__ = ["Method", "draw", "flow", "in_chunks", "is_exact", "log_likelihood", "method_of"]
 
 
 _LARGEST_EXACT = 16
@@ -126,11 +126,7 @@ def _draw_chunk(
 
 
 def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None]):
-    """Apply a batched function to chunks of equal size (the last one padded, so nothing is compiled twice).
-
-    Args:
-        inputs: an array, or a tree of arrays with one leading axis.
-    """
+    """Apply a batched function to chunks of equal size (the last one padded, so nothing is compiled twice)."""
     num = jax.tree.leaves(inputs)[0].shape[0]
     if num <= chunk_size:
         whole = function(inputs)
@@ -146,11 +142,7 @@ def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callab
 @eqx.filter_jit
 def _chunk(inputs: Any, begin: Int[Array, ""], size: int) -> Any:
     """`size` rows from `begin` on, a traced number: one program for all chunks. After the last row come the first."""
-
-    def cut(leaf: Array) -> Array:
-        return leaf[(begin + jnp.arange(size)) % leaf.shape[0]]
-
-    return jax.tree.map(cut, inputs)
+    return jax.tree.map(lambda leaf: leaf[(begin + jnp.arange(size)) % leaf.shape[0]], inputs)
 
 
 @eqx.filter_jit
@@ -184,3 +176,35 @@ def draw(
     if rows is not None:
         start = jax.tree.map(lambda leaf: leaf[rows], start)
     return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)
+
+
+@eqx.filter_jit
+def _likelihood_chunk(
+    keyed: tuple[Keys, Array], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
+) -> Array:
+    def one(key: Key, x: Array) -> Array:
+        # What is gained on the way up is lost on the way down.
+        noisy, change = flow(denoise, x, sigmas[::-1], key, method)
+        return prior.log_prob(noisy) - change
+
+    return jax.vmap(one)(*keyed)
+
+
+def log_likelihood(
+    key: Key,
+    x: Float[Array, "particle dim"],
+    denoise: Denoise,
+    prior: Prior,
+    sigmas: Float[Array, " node"],
+    method: Method,
+    *,
+    chunk_size: int,
+    on_chunk: Callable[[int], None] = lambda done: None,
+) -> Float[Array, " particle"]:
+    """Normalised log density of the sampler at every point, by the same solver and grid as `draw`.
+
+    Churn has densities of paths, which a given point does not tell: its kicks are left out, and what is returned is the
+    density of the probability flow by Heun's solver.
+    """
+    start = (jax.random.split(key, x.shape[0]), x)
+    return in_chunks(lambda part: _likelihood_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)

@@ -14,7 +14,7 @@ from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
-from tempering.methods.budget import check_budget
+from tempering.methods.budget import check_budget, forecast
 from tempering.methods.registry import METHODS
 from tempering.registry import target_of
 from tempering.runs.config import MetricsConfig, RunConfig
@@ -37,6 +37,7 @@ _METRICS_KEY = 1_000_000
 def run(config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
     """Carry out `config` in a new folder; returns the content of result.json."""
     target = target_of(config)
+    forecast(config.settings, target.dim, config.budget)  # refuses a ladder that nothing can be planned for
     check_budget(config.settings, target, config.budget)
     with RunFolder.create(folder, config) as opened:
         return _carry_out(opened, target, on_event)

@@ -274,5 +274,5 @@ def _refuse_above(budget: int | None, needed: int, num_levels: int) -> None:
         raise BudgetError(
             f"the plan needs {needed:,} evaluations over {num_levels} levels, more than the budget of {budget:,}; "
             "raise the budget, or lower buffer_size, initial.num_steps, initial.num_chains, refinement.num_steps or "
-            "the number of levels"
+            "the number of levels in the settings (--set on a command line)"
         )

@@ -10,8 +10,7 @@ import equinox as eqx
 import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
-from tempering.errors import SettingsError
-from tempering.molecules.system.reading import identities, not_a_density, untranslated
+from tempering.molecules.system.reading import identities, refuse_no_density
 from tempering.molecules.system.record import Atom
 from tempering.molecules.target import GAS_CONSTANT
 from tempering.targets.base import Wrapper
@@ -70,18 +69,13 @@ class _Evaluator:
         return -scale * energy, scale * np.asarray(forces).reshape(-1)
 
 
-def callback_target(system: Any, topology: Any, positions: np.ndarray, kelvin: float, name: str) -> OpenMMTarget | None:
-    """The target that asks OpenMM, or None where a translation exists.
+def callback_target(system: Any, topology: Any, positions: np.ndarray, kelvin: float, name: str) -> OpenMMTarget:
+    """The target that asks OpenMM.
 
-    Asks twice now, for the molecule here and there: an energy that is the same has no normaliser but on centred ones.
-
-    Raises:
-        SettingsError: for constraints, virtual sites and massless atoms, which leave no density of all coordinates.
+    It asks twice now, for the molecule here and there: an energy that is the same has a normaliser on centred
+    conformations only.
     """
-    if found := not_a_density(system):
-        raise SettingsError(f"this System is no density of all its coordinates: it has {'; '.join(found)}")
-    if not untranslated(system):
-        return None
+    refuse_no_density(system)
     atoms, _ = identities(topology, system.getNumParticles())
     evaluator = _Evaluator(system, positions, kelvin)
     inner = from_callable(evaluator, 3 * len(atoms), gradient="returned")

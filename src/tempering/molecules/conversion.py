@@ -6,7 +6,7 @@ import numpy as np
 
 from tempering.errors import SettingsError, require_extra
 from tempering.molecules.callback import OpenMMTarget, callback_target
-from tempering.molecules.system.reading import read_system
+from tempering.molecules.system.reading import read_system, untranslated
 from tempering.molecules.target import MoleculeTarget
 from tempering.settings.checks import require_choice, require_number
 
@@ -57,19 +57,13 @@ def from_openmm(
         raise SettingsError(f"topology is a {type(topology).__name__}; give an openmm.app.Topology, or None")
     kelvin = kelvin_of(temperature)
     checked = checked_positions(positions, system.getNumParticles(), topology)
-    if unsupported == "callback":
-        made = callback_target(system, topology, checked, kelvin, name)
-        if made is not None:
-            return made
+    if unsupported == "callback" and untranslated(system):
+        return callback_target(system, topology, checked, kelvin, name)
     return MoleculeTarget(read_system(system, topology, checked), kelvin, name=name)
 
 
 def kelvin_of(temperature: Any) -> float:
-    """A temperature as a number of kelvin.
-
-    Raises:
-        SettingsError: for another unit, or a number that is not positive.
-    """
+    """A temperature as a number of kelvin."""
     from openmm import unit
 
     if unit.is_quantity(temperature):
@@ -81,11 +75,7 @@ def kelvin_of(temperature: Any) -> float:
 
 
 def checked_positions(positions: Any, num_atoms: int, topology: Any = None) -> np.ndarray:
-    """Positions as an array (atom, 3) in nm.
-
-    Raises:
-        SettingsError: for another unit or shape, numbers that are not finite, or atoms at the same place.
-    """
+    """Positions as an array (atom, 3) in nm."""
     array = _in_nm(positions)
     if array.shape != (num_atoms, 3):
         raise SettingsError(

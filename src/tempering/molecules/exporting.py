@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from tempering.errors import RunFolderError
+from tempering.molecules.system.bonded import BONDED
+from tempering.molecules.system.pairwise import PAIRWISE
 from tempering.molecules.system.record import MoleculeRecord
-from tempering.molecules.system.terms import BONDED, PAIRWISE
 from tempering.molecules.target import MoleculeTarget
 from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays, write_json
 
@@ -31,10 +32,10 @@ def save_molecule(target: Any, path: Any, *, source: str = "") -> None:
         )
     place = as_path(path, "path")
     arrays, content = target.record.as_plain()
-    write_arrays(_with(place, ".npz"), arrays)
+    write_arrays(Path(f"{place}.npz"), arrays)
     walls = [list(wall) for wall in target.walls]
     about = {"format": _FORMAT, "name": target.name, "temperature": target.temperature, "walls": walls}
-    write_json(_with(place, ".json"), {**about, "source": source, "digest": target.record.digest, **content})
+    write_json(Path(f"{place}.json"), {**about, "source": source, "digest": target.record.digest, **content})
 
 
 def load_molecule(path: Any, *, temperature: float | None = None) -> MoleculeTarget:
@@ -48,7 +49,7 @@ def load_molecule(path: Any, *, temperature: float | None = None) -> MoleculeTar
         RunFolderError: if a file is missing, damaged, of another version, or the two do not belong together.
     """
     place = as_path(path, "path")
-    arrays, content = read_arrays(_with(place, ".npz")), read_json(_with(place, ".json"))
+    arrays, content = read_arrays(Path(f"{place}.npz")), read_json(Path(f"{place}.json"))
     if content.get("format") != _FORMAT:
         raise RunFolderError(f"{place}.json has format {content.get('format')!r}, not {_FORMAT!r}; export it again")
     unknown = {term["kind"] for term in content["terms"]} - {*BONDED, *PAIRWISE}
@@ -66,7 +67,3 @@ def load_molecule(path: Any, *, temperature: float | None = None) -> MoleculeTar
     walls = tuple(tuple(wall) for wall in content["walls"])
     kelvin = content["temperature"] if temperature is None else temperature
     return MoleculeTarget(record, kelvin, name=content["name"], walls=walls)
-
-
-def _with(place: Path, ending: str) -> Path:
-    return place.with_name(place.name + ending)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tempering.errors import SettingsError, require_extra
+from tempering.errors import SettingsError, first_line, require_extra
 from tempering.molecules.callback import OpenMMTarget
 from tempering.molecules.conversion import from_openmm
 from tempering.molecules.target import MoleculeTarget
@@ -49,7 +49,7 @@ def from_pdb(
         system = field.createSystem(topology, nonbondedMethod=app.NoCutoff, constraints=None, rigidWater=False)
     except Exception as error:  # OpenMM raises ValueError, KeyError and Exception itself
         raise SettingsError(
-            f"the force field {', '.join(map(str, force_field))} does not take {pdb}: {_first_line(error)}; add "
+            f"the force field {', '.join(map(str, force_field))} does not take {pdb}: {first_line(error)}; add "
             "missing atoms (add_hydrogens=True, or PDBFixer) or choose another force field"
         ) from error
     return from_openmm(system, topology, positions, temperature, **options)
@@ -87,7 +87,7 @@ def from_amber(
         )
     except Exception as error:  # OpenMM raises KeyError for a missing section
         raise SettingsError(
-            f"OpenMM makes no System of {prmtop}: {type(error).__name__} {_first_line(error)}; check the file and "
+            f"OpenMM makes no System of {prmtop}: {type(error).__name__} {first_line(error)}; check the file and "
             "implicit_solvent"
         ) from error
     return from_openmm(system, parameters.topology, coordinates.positions, temperature, **options)
@@ -122,8 +122,4 @@ def _read(reader: Any, path: Any) -> Any:
     try:
         return reader(str(path))
     except Exception as error:  # parsers of damaged files raise anything
-        raise SettingsError(f"{path} cannot be read: {_first_line(error)}; check what kind of file it is") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        raise SettingsError(f"{path} cannot be read: {first_line(error)}; check what kind of file it is") from error

@@ -5,7 +5,7 @@ under translations and rotations; a mirror image has the opposite dihedrals. Coo
 depends on them not finite, and nothing else.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from tempering.errors import SettingsError
 from tempering.molecules.callback import OpenMMTarget
+from tempering.molecules.coordinates.skeleton import neighbours_of
 from tempering.molecules.system.record import Atom
 from tempering.molecules.target import MoleculeTarget
 
@@ -27,6 +28,7 @@ __all__ = [
     "bond_angles",
     "bond_lengths",
     "checked_conformations",
+    "dihedrals_of",
     "identity_of",
 ]
 
@@ -43,11 +45,7 @@ class Backbone(NamedTuple):
 
 
 def identity_of(target: Any) -> tuple[tuple[Atom, ...], np.ndarray]:
-    """The atoms of a molecule and its bonds (bond, 2); of one that OpenMM evaluates no bonds are known.
-
-    Raises:
-        SettingsError: for a target that is no molecule.
-    """
+    """The atoms of a molecule and its bonds (bond, 2); of one that OpenMM evaluates no bonds are known."""
     if isinstance(target, MoleculeTarget):
         return target.record.atoms, target.record.bonds
     if isinstance(target, OpenMMTarget):
@@ -57,15 +55,12 @@ def identity_of(target: Any) -> tuple[tuple[Atom, ...], np.ndarray]:
     )
 
 
-def checked_conformations(target: Any, draws: npt.ArrayLike, name: str = "draws") -> np.ndarray:
+def checked_conformations(target: Any, draws: npt.ArrayLike) -> np.ndarray:
     """Conformations as an array (num, atom, 3) of floats.
 
     Args:
         target: the molecule.
         draws: (num, 3 * atom) or (num, atom, 3), nm, NumPy or JAX.
-
-    Raises:
-        SettingsError: for another shape, or none.
     """
     num_atoms = len(identity_of(target)[0])
     array = np.asarray(draws)
@@ -73,7 +68,7 @@ def checked_conformations(target: Any, draws: npt.ArrayLike, name: str = "draws"
         array = array.astype(np.float64)
     if array.shape[1:] not in ((3 * num_atoms,), (num_atoms, 3)) or not len(array):
         raise SettingsError(
-            f"{name} have shape {array.shape}; {num_atoms} atoms need (num, {3 * num_atoms}) or (num, {num_atoms}, 3), "
+            f"draws have shape {array.shape}; {num_atoms} atoms need (num, {3 * num_atoms}) or (num, {num_atoms}, 3), "
             "at least one conformation, in nm"
         )
     return array.reshape((-1, num_atoms, 3))
@@ -82,7 +77,7 @@ def checked_conformations(target: Any, draws: npt.ArrayLike, name: str = "draws"
 def backbone(target: Any) -> tuple[Backbone, ...]:
     """The residues that have both phi and psi, in their order; found by the names N, CA, C and by the bonds."""
     atoms, bonds = identity_of(target)
-    neighbours = _neighbours(len(atoms), bonds)
+    neighbours = neighbours_of(len(atoms), bonds.tolist())
     found = []
     for number in sorted({atom.residue_number for atom in atoms}):
         place = {atom.name: i for i, atom in enumerate(atoms) if atom.residue_number == number}
@@ -114,7 +109,7 @@ def backbone_angles(target: Any, draws: npt.ArrayLike) -> Float[np.ndarray, "num
             "bonds of the topology; use tempering.molecules.coordinates.dihedrals with atoms of your own choice"
         )
     quadruples = np.array([atoms for residue in residues for atoms in (residue.phi, residue.psi)])
-    angles = _by_chunks(checked_conformations(target, draws), lambda x: _dihedrals(x, quadruples))
+    angles = _by_chunks(checked_conformations(target, draws), lambda x: dihedrals_of(x, quadruples))
     return angles.reshape((-1, len(residues), 2))
 
 
@@ -125,9 +120,8 @@ def bond_lengths(target: Any, draws: npt.ArrayLike) -> Float[np.ndarray, "num bo
         SettingsError: for a wrong shape, or a molecule without bonds.
     """
     bonds = _checked_bonds(target)
-    return _by_chunks(
-        checked_conformations(target, draws), lambda x: _norm(x[:, bonds[:, 1]] - x[:, bonds[:, 0]])
-    )  # fmt: skip
+    conformations = checked_conformations(target, draws)
+    return _by_chunks(conformations, lambda x: _norm(x[:, bonds[:, 1]] - x[:, bonds[:, 0]]))
 
 
 def bond_angles(target: Any, draws: npt.ArrayLike) -> Float[np.ndarray, "num angle"]:
@@ -150,9 +144,8 @@ def bond_angles(target: Any, draws: npt.ArrayLike) -> Float[np.ndarray, "num ang
 def angle_atoms(target: Any) -> np.ndarray:
     """Every two neighbours of every atom, (angle, 3), the atom itself in the middle."""
     atoms, bonds = identity_of(target)
-    triples = [
-        (a, middle, b) for middle, of in enumerate(_neighbours(len(atoms), bonds)) for a, b in combinations(of, 2)
-    ]
+    neighbours = neighbours_of(len(atoms), bonds.tolist())
+    triples = [(a, middle, b) for middle, of in enumerate(neighbours) for a, b in combinations(of, 2)]
     return np.array(triples, np.int32).reshape((-1, 3))
 
 
@@ -167,14 +160,6 @@ def atoms_label(target: Any, atoms: Sequence[int] | np.ndarray) -> str:
     return "–".join(words)
 
 
-def _neighbours(num_atoms: int, bonds: np.ndarray) -> list[list[int]]:
-    of: list[set[int]] = [set() for _ in range(num_atoms)]
-    for a, b in bonds.tolist():
-        of[a].add(b)
-        of[b].add(a)
-    return [sorted(found) for found in of]
-
-
 def _checked_bonds(target: Any) -> np.ndarray:
     bonds = identity_of(target)[1]
     if not len(bonds):
@@ -183,22 +168,18 @@ def _checked_bonds(target: Any) -> np.ndarray:
 
 
 def _by_chunks(x: np.ndarray, compute: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    return np.concatenate([compute(part) for part in _chunks(x)])
-
-
-def _chunks(x: np.ndarray) -> Iterator[np.ndarray]:
     # Draws of a diverged sampler: infinity minus infinity is NaN, as meant.
     with np.errstate(invalid="ignore", over="ignore"):
-        for start in range(0, len(x), _CHUNK):
-            yield x[start : start + _CHUNK].astype(np.float64)
+        starts = range(0, len(x), _CHUNK)
+        return np.concatenate([compute(x[start : start + _CHUNK].astype(np.float64)) for start in starts])
 
 
 def _norm(vectors: np.ndarray) -> np.ndarray:
     return np.sqrt(np.sum(vectors * vectors, axis=-1))
 
 
-def _dihedrals(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """As `dihedrals.dihedrals`, which is for one conformation in JAX and in single precision; (num, dihedral)."""
+def dihedrals_of(x: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+    """Dihedrals (num, dihedral) of conformations (num, atom, 3), as `dihedrals.dihedrals`, but by NumPy in float64."""
     a, b, c, d = (x[:, atoms[:, place]] for place in range(4))
     n1, n2 = np.cross(b - a, c - b), np.cross(c - b, d - c)
     return np.arctan2(np.sum((b - a) * n2, axis=-1) * _norm(c - b), np.sum(n1 * n2, axis=-1))

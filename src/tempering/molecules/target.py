@@ -141,11 +141,7 @@ class MoleculeTarget(Target):
         return jnp.where(jnp.all(volumes > 0), value, -jnp.inf)
 
     def energy(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """The potential energy U, kJ/mol, of one conformation.
-
-        Raises:
-            SettingsError: if x has another shape than (dim,); shapes are known when the function is traced.
-        """
+        """The potential energy U, kJ/mol, of one conformation."""
         if x.shape != (self.dim,):
             raise SettingsError(
                 f"a conformation of shape {x.shape}; {self.num_atoms} atoms have shape ({self.dim},), flat, atom after "
@@ -156,7 +152,3 @@ class MoleculeTarget(Target):
             positions = x.reshape((self.num_atoms, 3))
             x = (positions - jax.lax.stop_gradient(jnp.mean(positions, axis=0, keepdims=True))).reshape(-1)
         return potential_energy(self.record, x)
-
-    def forces(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """-dU/dx, kJ/(mol nm), of one conformation."""
-        return -jax.grad(self.energy)(x)

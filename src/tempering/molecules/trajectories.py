@@ -41,7 +41,7 @@ def to_mdtraj(target: Any, draws: npt.ArrayLike) -> Any:
 
 
 def save_trajectory(target: Any, draws: npt.ArrayLike, path: Any) -> None:
-    """Write draws to a file, by its ending: `.pdb`, a model a draw, or `.dcd` (needs MDTraj), which is binary.
+    """Write draws to a file, by its ending: `.pdb`, one model per draw, or `.dcd` (needs MDTraj), which is binary.
 
     A DCD file holds coordinates alone: a program that reads it asks for a PDB file of the same molecule, too; one draw
     is enough for that.
@@ -95,7 +95,7 @@ def _mdtraj_topology(atoms: tuple[Atom, ...], bonds: np.ndarray) -> Any:
 
 
 def _pdb(atoms: tuple[Atom, ...], bonds: np.ndarray, conformations: np.ndarray) -> str:
-    """The format of wwPDB 3.3: a MODEL a conformation, CONECT records for all bonds.
+    """The format of wwPDB 3.3: one MODEL per conformation, CONECT records for all bonds.
 
     Programs know the bonds of standard residues only; a molecule of one's own needs them written.
     """

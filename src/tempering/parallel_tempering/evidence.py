@@ -29,7 +29,7 @@ def stepping_stone(
     """log Z(beta = 1) - log Z(beta_0), and its standard error by the jackknife over chains.
 
     Chains are independent ladders, so leaving one out at a time covers autocorrelation within them. With a single
-    chain the standard error is NaN: it cannot be told.
+    chain the standard error is NaN: it is not known.
     """
     num_levels, _, num_chains = log_density.shape
     total = jnp.sum(_log_ratios(log_density.reshape((num_levels, -1)), betas))

@@ -1,6 +1,7 @@
 """Temperatures to inverse temperatures: index 0 is the hottest, the last is 1."""
 
 import math
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -30,12 +31,16 @@ def _estimated_num_levels(ladder: Ladder, hottest: float, dim: int) -> int:
     if ladder.spacing != "adaptive":
         return default_num_levels(hottest, dim)
     # In dim harmonic directions, samples at T reweighted to T / r keep a share (sqrt(2 r - 1) / r)^dim: solve for r.
-    low, high = 1.0, 100.0
+    ratio = _largest(lambda r: (math.sqrt(2.0 * r - 1.0) / r) ** dim > KEPT_SHARE, 1.0, 100.0)
+    return max(3, 1 + math.ceil(math.log(hottest) / math.log(ratio)))
+
+
+def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest number between two for which something holds, by bisection; it holds below that."""
     for _ in range(60):
         middle = 0.5 * (low + high)
-        share = (math.sqrt(2.0 * middle - 1.0) / middle) ** dim
-        low, high = (middle, high) if share > KEPT_SHARE else (low, middle)
-    return max(3, 1 + math.ceil(math.log(hottest) / math.log(low)))
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def next_temperature(
@@ -58,11 +63,7 @@ def next_temperature(
 
     if share(1.0) >= KEPT_SHARE:
         return 1.0
-    low, high = 1.0 / temperature, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if share(middle) >= KEPT_SHARE else (low, middle)
-    return 1.0 / low
+    return 1.0 / _largest(lambda beta: share(beta) >= KEPT_SHARE, 1.0 / temperature, 1.0)
 
 
 def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -> tuple[float, ...]:
@@ -72,9 +73,6 @@ def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -
         ladder: the settings; its own `hottest` wins over the argument.
         dim: dimension, for the default number of levels.
         hottest: what the pilot found.
-
-    Raises:
-        SettingsError: when neither the settings nor a pilot give the hottest temperature.
     """
     if ladder.temperatures is not None:
         return tuple(float(temperature) for temperature in ladder.temperatures)
@@ -82,10 +80,9 @@ def temperatures_of(ladder: Ladder, *, dim: int, hottest: float | None = None) -
     if hottest is None:
         raise SettingsError("ladder.hottest = None needs a pilot run; give ladder.hottest or ladder.temperatures")
     num_levels = ladder.num_levels or _estimated_num_levels(ladder, hottest, dim)
-    steps = [level / (num_levels - 1) for level in range(num_levels)]
     # An adaptive ladder starts from, and is planned by, the geometric one.
-    temperatures = [hottest ** (1.0 - step) for step in steps]
-    return (*temperatures[:-1], 1.0)  # exactly 1, not 1 up to rounding
+    hotter = [hottest ** (1.0 - level / (num_levels - 1)) for level in range(num_levels - 1)]
+    return (*hotter, 1.0)  # exactly 1, not 1 up to rounding
 
 
 def betas_of(temperatures: tuple[float, ...]) -> Float[Array, " level"]:

@@ -10,7 +10,7 @@ __all__ = ["drift", "split_rhat", "virial"]
 
 @jax.jit
 def split_rhat(draws: Float[Array, "draw chain dim"]) -> Float[Array, " dim"]:
-    """Split R-hat of every coordinate (Gelman et al. 2013): each chain is cut in two halves that must agree.
+    """Split R-hat of every coordinate (Gelman et al. 2013): the two halves of each chain must agree.
 
     A coordinate that never moved gives NaN, or inf where chains sit at different values; both read as "not mixed".
     """

@@ -70,7 +70,7 @@ def _explore(key: Key, target: Target, kernel: Kernel, state: TemperingState, be
     keys = jax.vmap(lambda chain_key: jax.random.split(chain_key, num_levels))(jax.random.split(key, num_chains))
     step_size = jnp.exp(state.step_sizes.log_step_size)
     # One batch axis, not two: a density with a matrix product takes XLA twice as long under two vmaps on CPU
-    # (benchmarks/bench_pt.py). Chains are the slow index, so that an axis sharded over devices stays one.
+    # (benchmarks/bench_pt.py).
     of_level = lambda values: jnp.tile(values, num_chains)  # noqa: E731
     stepped = jax.vmap(one)(keys.reshape(-1), jax.tree.map(flat, state.chain), of_level(betas), of_level(step_size))
     return jax.tree.map(by_level, stepped)
@@ -207,24 +207,21 @@ def start(
 
 @eqx.filter_jit
 def _first_state(chain: ChainState, betas: Array, scale_power: float, *, has_gradients: bool) -> TemperingState:
-    """Chains before their first step, with step sizes guessed from where they stand."""
+    """Chains before their first step, with step sizes guessed from where they stand.
+
+    The guess rests on the gradients of all starting points at every beta, by which `guess` multiplies itself.
+    """
     num_levels, num_chains = chain.log_density.shape
-    first = _first_step_sizes if has_gradients else _step_sizes_of_spread
-    step_sizes, zero = StepSizes.at(first(chain, betas, scale_power)), jnp.zeros((), jnp.int32)
-    return TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
-
-
-def _first_step_sizes(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
-    """From the gradients of all starting points at every beta; `guess` multiplies by beta itself."""
     flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), chain)
-    if chain.reference is None:
-        return guess(flat.log_density_grad, betas, scale_power)
-    one = betas[:1] / betas[:1]
-    return jnp.concatenate([guess(flat.tempered_grad(beta), one, scale_power) for beta in betas])
-
-
-def _step_sizes_of_spread(chain: ChainState, betas: Array, scale_power: float) -> Float[Array, " level"]:
-    return guess_from_spread(chain.position.reshape((-1, chain.position.shape[-1])), betas, scale_power)
+    if not has_gradients:
+        first = guess_from_spread(flat.position, betas, scale_power)
+    elif chain.reference is None:
+        first = guess(flat.log_density_grad, betas, scale_power)
+    else:
+        one = betas[:1] / betas[:1]
+        first = jnp.concatenate([guess(flat.tempered_grad(beta), one, scale_power) for beta in betas])
+    step_sizes, zero = StepSizes.at(first), jnp.zeros((), jnp.int32)
+    return TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
 
 
 @jax.jit
@@ -255,18 +252,14 @@ def _refuse_unusable(chain: ChainState, num_bad: int, num_points: int, *, is_var
 
 
 def _replace_bad(key: Key, chain: ChainState, is_good: Array) -> ChainState:
-    num_chains = is_good.shape[1]
-    # A level without any good point of its own takes from all levels.
+    levels, chains = jnp.arange(is_good.shape[0]), jnp.arange(is_good.shape[1])
+    # A level without any good point of its own takes from the hottest level that has one.
     has_any = jnp.any(is_good, axis=1)
-    first_level = jnp.argmax(has_any)
-    source_level = jnp.where(has_any, jnp.arange(is_good.shape[0]), first_level)
+    source_level = jnp.where(has_any, levels, jnp.argmax(has_any))
     logits = jnp.where(is_good[source_level], 0.0, -jnp.inf)
     choice = jax.random.categorical(key, logits[:, None, :], axis=-1, shape=is_good.shape)
-    own = jnp.broadcast_to(jnp.arange(num_chains)[None, :], is_good.shape)
-    column = jnp.where(is_good, own, choice)
-    row = jnp.where(
-        is_good, jnp.arange(is_good.shape[0])[:, None] + jnp.zeros_like(own), source_level[:, None] + 0 * own
-    )
+    column = jnp.where(is_good, chains[None], choice)
+    row = jnp.where(is_good, levels[:, None], source_level[:, None])
     return jax.tree.map(lambda leaf: leaf[row, column], chain)
 
 
@@ -296,7 +289,7 @@ def run(
     Args:
         block: draws at a time, a divisor of `num_draws`: runs with the same one share a program. None takes
             `block_size`.
-        on_block: told the steps done so far and the state, some twenty times a run.
+        on_block: called with the steps done so far and the state, some twenty times in a run.
 
     Returns:
         The last state, whose tally covers the kept part, and draws of axes (level, draw, chain).

@@ -12,10 +12,6 @@ from tempering.types import Array, Bool, Float, Int, Key
 __all__ = ["even_odd", "sweep"]
 
 
-def _log_ratio(log_density: Float[Array, " level"], betas: Float[Array, " level"]) -> Float[Array, " pair"]:
-    return (betas[1:] - betas[:-1]) * (log_density[:-1] - log_density[1:])
-
-
 def even_odd(
     key: Key, log_density: Float[Array, " level"], betas: Float[Array, " level"], round_index: Int[Array, ""]
 ) -> tuple[Int[Array, " level"], Bool[Array, " pair"], Bool[Array, " pair"]]:
@@ -31,7 +27,8 @@ def even_odd(
     # Two levels have one pair and nothing to alternate with: a short refinement would never come to an even round.
     is_tried = (pair % 2 == round_index % 2) | (num_levels == 2)
     uniform = jax.random.uniform(key, (num_levels - 1,))
-    is_swapped = is_tried & (jnp.log(uniform) < _log_ratio(log_density, betas))
+    log_ratio = (betas[1:] - betas[:-1]) * (log_density[:-1] - log_density[1:])
+    is_swapped = is_tried & (jnp.log(uniform) < log_ratio)
     edge = jnp.zeros((1,), jnp.int32)
     up = jnp.concatenate([is_swapped.astype(jnp.int32), edge])
     down = jnp.concatenate([edge, is_swapped.astype(jnp.int32)])

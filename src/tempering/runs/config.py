@@ -72,11 +72,10 @@ class MetricsConfig:
     is_paper_compatible: bool = False
 
     def __post_init__(self) -> None:
-        require_count("metrics.num_samples", self.num_samples, 10)
-        require_count("metrics.num_transport", self.num_transport, 10)
-        require_count("metrics.num_weighted", self.num_weighted, 0)
-        require_count("metrics.num_likelihood", self.num_likelihood, 0)
-        require_count("metrics.num_langevin", self.num_langevin, 0)
+        for name in ("num_samples", "num_transport"):
+            require_count(f"metrics.{name}", getattr(self, name), 10)
+        for name in ("num_weighted", "num_likelihood", "num_langevin"):
+            require_count(f"metrics.{name}", getattr(self, name), 0)
         require_flag("metrics.is_paper_compatible", self.is_paper_compatible)
 
 

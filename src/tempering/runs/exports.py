@@ -46,7 +46,7 @@ def write_draws(path: str | Path, draws: Any, log_weights: np.ndarray | None = N
     """Write draws, and log weights beside them, to a new file of one of `SUFFIXES`.
 
     - `.npz`: arrays by name, `draws` for a plain array, and `log_weights`; `numpy.load` reads it.
-    - `.parquet`: a column a coordinate: `x[0]`, `x[1]`, ... of a plain array, `tau` and `theta[0]` of named ones.
+    - `.parquet`: one column per coordinate: `x[0]`, `x[1]`, ... of a plain array, `tau` and `theta[0]` of named ones.
     - `.nc`: ArviZ inference data, one chain: group `posterior`, and `log_weights` in `sample_stats`.
 
     Args:
@@ -73,11 +73,7 @@ def write_draws(path: str | Path, draws: Any, log_weights: np.ndarray | None = N
 
 
 def named_arrays(draws: Any) -> dict[str, np.ndarray]:
-    """Arrays by name: `draws` alone, or those of a nest by their path, such as `school.theta`.
-
-    Raises:
-        SettingsError: if there is none, or if two have one name.
-    """
+    """Arrays by name: `draws` alone, or those of a nest by their path, such as `school.theta`."""
     if hasattr(draws, "shape"):
         return {"draws": np.asarray(draws)}
     leaves = jax.tree_util.tree_leaves_with_path(draws)
@@ -90,7 +86,7 @@ def named_arrays(draws: Any) -> dict[str, np.ndarray]:
 
 
 def columns_of(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """One column a coordinate: `tau` of shape (num,) stays, `theta` of (num, 2) becomes `theta[0]` and `theta[1]`."""
+    """One column per coordinate: `tau` of shape (num,) stays, `theta` of (num, 2) becomes `theta[0]` and `theta[1]`."""
     columns = {}
     for name, array in arrays.items():
         label = "x" if name == "draws" and len(arrays) == 1 else name

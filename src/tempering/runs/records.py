@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Literal
+from typing import Any, Literal, cast
 
 __all__ = ["Checks", "LevelRecord", "finite_or_none", "level_table"]
 
@@ -13,8 +13,21 @@ def finite_or_none(value) -> float | None:
     return number if math.isfinite(number) else None
 
 
+class _Plain:
+    """A dataclass in and out of JSON."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready copy."""
+        return asdict(cast(Any, self))
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Any:
+        """What `as_dict` described; numbers it has not are left at their defaults."""
+        return cls(**{one.name: content[one.name] for one in fields(cast(Any, cls)) if one.name in content})
+
+
 @dataclass
-class LevelRecord:
+class LevelRecord(_Plain):
     """One level of a run.
 
     Args:
@@ -73,18 +86,9 @@ class LevelRecord:
     num_replaced: int = 0
     evaluations: dict[str, int] = field(default_factory=dict)
 
-    def as_dict(self) -> dict:
-        """A JSON-ready copy."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: dict) -> "LevelRecord":
-        """The record that `as_dict` described; numbers it has not are left at their defaults."""
-        return cls(**{name.name: record[name.name] for name in fields(cls) if name.name in record})
-
 
 @dataclass(frozen=True)
-class Checks:
+class Checks(_Plain):
     """Numbers of a whole run that findings are made of, beside those of its levels; None where nothing was measured.
 
     Args:
@@ -118,15 +122,6 @@ class Checks:
     hidden_error: float | None = None
     num_hidden: int | None = None
     predicted_ess_fraction: float | None = None
-
-    def as_dict(self) -> dict:
-        """A JSON-ready copy."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, checks: dict) -> "Checks":
-        """The checks that `as_dict` described; those of older versions lack some numbers."""
-        return cls(**{name.name: checks[name.name] for name in fields(cls) if name.name in checks})
 
 
 _COLUMNS = (

@@ -65,19 +65,14 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
-    except OSError as error:
-        _forget(temporary)
+    except BaseException as error:
+        with suppress(OSError):  # the folder itself may be what is wrong
+            temporary.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise RunFolderError(
             f"could not write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error
-    except BaseException:
-        _forget(temporary)
-        raise
-
-
-def _forget(temporary: Path) -> None:
-    with suppress(OSError):  # the folder itself may be what is wrong
-        temporary.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -173,23 +168,19 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def arrays_of(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """The array leaves of a pytree by path, e.g. `cold/network/layers/0/weight`."""
+def arrays_of(tree: Any) -> dict[str, np.ndarray]:
+    """The array leaves of a pytree by path, e.g. `network/layers/0/weight`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {prefix + _name(path): np.asarray(leaf) for path, leaf in leaves if hasattr(leaf, "shape")}
+    return {_name(path): np.asarray(leaf) for path, leaf in leaves if hasattr(leaf, "shape")}
 
 
-def tree_from(like: Any, arrays: dict[str, np.ndarray], prefix: str = "", *, check_shapes: bool = True) -> Any:
-    """The pytree of `like`'s structure with the stored arrays in its leaves.
-
-    Raises:
-        RunFolderError: if an array is missing or its shape or dtype is not that of `like`.
-    """
+def tree_from(like: Any, arrays: dict[str, np.ndarray], *, check_shapes: bool = True) -> Any:
+    """The pytree of `like`'s structure with the stored arrays in its leaves."""
 
     def restore(path, leaf):
         if not hasattr(leaf, "shape"):
             return leaf
-        name = prefix + _name(path)
+        name = _name(path)
         if name not in arrays:
             raise RunFolderError(f"the stored arrays lack {name!r}; they belong to another configuration or version")
         stored = arrays[name]

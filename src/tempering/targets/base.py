@@ -11,12 +11,21 @@ import equinox as eqx
 import jax
 
 from tempering.targets.path import ReferenceValues
-from tempering.targets.references import ReferenceLike
+from tempering.targets.references import ReferenceLike, as_reference
 from tempering.transforms.centred import Centred
 from tempering.transforms.protocol import Chart
 from tempering.types import Array, Float, Key
 
-__all__ = ["OPTIONAL", "ExactTarget", "Target", "Wrapper", "evaluate", "evaluate_many", "evaluate_reference"]
+__all__ = [
+    "OPTIONAL",
+    "ExactTarget",
+    "Referenced",
+    "Target",
+    "Wrapper",
+    "evaluate",
+    "evaluate_many",
+    "evaluate_reference",
+]
 
 T = TypeVar("T")
 
@@ -98,12 +107,25 @@ class Wrapper(Target):
     target: eqx.AbstractVar[Target]
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """Unnormalised log density of the other target."""
         return self.target.log_density(x)
 
     def _inherited(self, name: str, default: Any) -> Any:
         del default
         return getattr(self.target, name)  # one of the nine, by name: this is how all of them are handed on
+
+
+class Referenced(Wrapper):
+    """The target unchanged, and beside it a normalised `reference`.
+
+    Both are of the coordinates that a method works in. None takes away a reference that the target itself has.
+    """
+
+    dim: int = eqx.field(static=True)
+    target: Target
+    reference: ReferenceLike | None
+
+    def __init__(self, dim: int, target: Target, reference: Any):
+        self.dim, self.target, self.reference = dim, target, as_reference(reference)
 
 
 class ExactTarget(Target):

@@ -41,7 +41,6 @@ class Inner(Target):
     chart: Chart
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """Unnormalised log density of one point, given in inner coordinates."""
         return self.target.log_density(self.chart.embed(x)) + self.chart.log_volume(x)
 
     @property

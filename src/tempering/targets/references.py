@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, first_line
 from tempering.settings import require_positive
 from tempering.types import Array, Float, Key
 
@@ -140,7 +140,7 @@ def check_reference(given: Any, dim: int) -> None:
         draws = eqx.filter_eval_shape(lambda key: reference.sample(key, 3), jax.eval_shape(lambda: jax.random.key(0)))
     except Exception as error:
         raise SettingsError(
-            f"reference raised {type(error).__name__} in {dim} dimensions: {(str(error).splitlines() or [''])[0][:200]}"
+            f"reference raised {type(error).__name__} in {dim} dimensions: {first_line(error)}"
         ) from error
     shapes = [getattr(array, "shape", None) for array in (value, draws)]
     if shapes != [(), (3, dim)] or not jnp.issubdtype(draws.dtype, jnp.floating):

@@ -16,10 +16,11 @@ import numpy as np
 from tempering.errors import SettingsError
 from tempering.settings.checks import require
 from tempering.targets.base import Target
+from tempering.targets.references import ReferenceLike
 from tempering.transforms.centred import Centred
-from tempering.types import Array, Float
+from tempering.types import Array, Float, Key
 
-__all__ = ["Mass", "Units", "chosen_units", "force_masses", "units_of_masses"]
+__all__ = ["Mass", "Scaled", "ScaledReference", "Units", "chosen_units", "force_masses", "units_of_masses"]
 
 Mass = Literal["automatic", "unit", "target", "adapted"]
 """What chains move with; `settings.Exploration` explains the words."""
@@ -85,6 +86,49 @@ def _apply(matrix: Array | None, points: Float[Array, "*batch dim"]) -> Float[Ar
     return mixed.reshape(points.shape)
 
 
+class ScaledReference(eqx.Module):
+    """A reference as a function of z, with x = units.outward(z); its log density is that of x, as a scaled target's."""
+
+    reference: ReferenceLike
+    units: Units
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """Log density of one point, given in these units."""
+        return self.reference.log_density(self.units.outward(x))
+
+    def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
+        """Independent draws, in these units."""
+        return self.units.inward(self.reference.sample(key, num))
+
+
+class Scaled(Target):
+    """The target as a function of z, with x = units.outward(z).
+
+    The log density is that of x, without the constant Jacobian: chains, swaps and log Z ratios are those of x. Kernels
+    ask for nothing else but the reference, and nothing else is brought.
+    """
+
+    target: Target
+    units: Units
+
+    def __init__(self, target: Target, units: Units):
+        self.target, self.units = target, units
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the target."""
+        return self.units.dim
+
+    def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        return self.target.log_density(self.units.outward(x))
+
+    @property
+    def reference(self) -> ScaledReference | None:
+        """The target's reference in the same units, without the constant Jacobian as well."""
+        reference = self.target.reference
+        return None if reference is None else ScaledReference(reference, self.units)
+
+
 def units_of_masses(masses: np.ndarray, dim: int, geometry: Centred | None = None) -> Units:
     r"""The units in which unit mass is the given masses, up to a common factor: they are divided by their mean.
 
@@ -94,9 +138,6 @@ def units_of_masses(masses: np.ndarray, dim: int, geometry: Centred | None = Non
     Args:
         masses: positive; one of each particle, or of each of the blocks of equal size that make a point.
         geometry: of centred particles.
-
-    Raises:
-        SettingsError: for masses of another number, or that are none.
     """
     masses = np.asarray(masses, np.float64).reshape(-1)
     is_good = bool(np.all(np.isfinite(masses)) and np.all(masses > 0))
@@ -120,9 +161,6 @@ def chosen_units(target: Target, mass: str, masses: tuple[float, ...] | None = N
         target: in the coordinates that methods work in; it may bring `masses`.
         mass: a word of `Mass`.
         masses: by hand; `mass` is ignored then.
-
-    Raises:
-        SettingsError: if masses are asked of a target that has none, or do not fit it.
     """
     if masses is None and mass in ("automatic", "target"):
         masses = target.masses

@@ -5,8 +5,7 @@ A chart has `dim`, `full_dim`, `embed(y) -> x`, `restrict(x) -> y`, `log_volume(
 """
 
 from tempering.transforms.constrained import Block, Constrained, chart_of, flat_chart, read_chart
-from tempering.transforms.protocol import Chart
-from tempering.transforms.rows import embed_rows, restrict_rows
+from tempering.transforms.protocol import Chart, embed_rows, restrict_rows
 from tempering.transforms.supports import Support, above, below, interval, ordered, positive, real, simplex
 
 __all__ = [

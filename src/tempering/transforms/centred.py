@@ -8,7 +8,6 @@ and volumes, traces and normalisers in y are those of the subspace.
 
 from collections.abc import Iterator
 from functools import cache
-from numbers import Integral
 
 import equinox as eqx
 import jax
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
+from tempering.settings.checks import require, require_count
 from tempering.types import Array, Bool, Float
 
 __all__ = ["Centred", "distance_chunks"]
@@ -48,22 +48,16 @@ class Centred(eqx.Module):
     Args:
         num_particles: n, at least 2.
         spatial_dim: d, at least 1.
-
-    Raises:
-        SettingsError: if either is too small or not a whole number.
     """
 
     num_particles: int = eqx.field(static=True)
     spatial_dim: int = eqx.field(static=True)
 
     def __check_init__(self):
-        if not _is_whole(self.num_particles) or self.num_particles < 2:
-            raise SettingsError(
-                f"num_particles is {self.num_particles!r}; give a whole number of at least 2: a single particle has no "
-                "coordinates besides its centre of mass"
-            )
-        if not _is_whole(self.spatial_dim) or self.spatial_dim < 1:
-            raise SettingsError(f"spatial_dim is {self.spatial_dim!r}; give a whole number of at least 1, such as 3")
+        a_single = "at least 2: a single particle has no coordinates besides its centre of mass"
+        require(self.num_particles != 1, "num_particles", self.num_particles, a_single)
+        require_count("num_particles", self.num_particles, 2)
+        require_count("spatial_dim", self.spatial_dim)
 
     @property
     def dim(self) -> int:
@@ -81,21 +75,13 @@ class Centred(eqx.Module):
         return _helmert(self.num_particles)
 
     def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
-        """The centred configuration x of the inner coordinates y; |embed(y)| = |y|.
-
-        Raises:
-            SettingsError: if y has another shape than (dim,).
-        """
+        """The centred configuration x of the inner coordinates y; |embed(y)| = |y|."""
         self._check("inner coordinates", y, self.dim)
         basis = jnp.asarray(_helmert(self.num_particles), y.dtype)
         return _apply(basis, y.reshape(self.num_particles - 1, self.spatial_dim))
 
     def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
-        """The inner coordinates y of x - xbar: restrict(embed(y)) = y and embed(restrict(x)) = x - xbar.
-
-        Raises:
-            SettingsError: if x has another shape than (full_dim,).
-        """
+        """The inner coordinates y of x - xbar: restrict(embed(y)) = y and embed(restrict(x)) = x - xbar."""
         self._check("coordinates", x, self.full_dim)
         particles = x.reshape(self.num_particles, self.spatial_dim)
         # B^T forgets the centre of mass only up to rounding. Taking it off first keeps that rounding relative to the
@@ -138,10 +124,6 @@ class Centred(eqx.Module):
 def _apply(matrix: Float[Array, "row column"], points: Float[Array, "column xyz"]) -> Float[Array, " out"]:
     # HIGHEST: the default on recent GPUs is TF32, whose 1e-3 relative error would move every particle.
     return jnp.matmul(matrix, points, precision=jax.lax.Precision.HIGHEST).reshape(-1)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def distance_chunks(x: np.ndarray) -> Iterator[np.ndarray]:

@@ -20,11 +20,7 @@ Reader = Callable[[dict[str, Any]], Chart]
 
 @dataclass(frozen=True)
 class Block:
-    """`num` vectors of `size` entries, one after another, each in the support.
-
-    Raises:
-        SettingsError: if a joint support gets vectors of fewer than two entries.
-    """
+    """`num` vectors of `size` entries, one after another, each in the support."""
 
     support: Support
     num: int
@@ -122,9 +118,6 @@ def flat_chart(support: Any, dim: int) -> Constrained | None:
 
     Args:
         support: one for all coordinates, or a list with one for each, None meaning real.
-
-    Raises:
-        SettingsError: for anything else.
     """
     if support is None or isinstance(support, Support):
         return chart_of([Block(support or real, 1, dim)])
@@ -162,22 +155,16 @@ def read_chart(
     """
     if stored is None:
         return None
-    reader = (readers or {}).get(stored["name"])
-    if reader is not None:
-        if own is not None and not _is_alike(own.as_dict(), stored):
+    readers = {"supports": _read_supports, **(readers or {})}
+    if stored["name"] in readers:
+        if own is not None and stored["name"] != "supports" and not _is_alike(own.as_dict(), stored):
             raise SettingsError(
                 f"the sampler's {stored['name']} coordinates are not those of the target; load it with the target it "
                 "was fitted to: the same molecule, temperature and settings"
             )
         try:
-            return reader(stored)
+            return readers[stored["name"]](stored)
         except (KeyError, TypeError, ValueError) as error:
-            raise RunFolderError("the sampler's coordinates are described in another version's words") from error
-    if stored["name"] == "supports":
-        try:
-            blocks = [Block(support_from_dict(each["support"]), each["num"], each["size"]) for each in stored["blocks"]]
-            return Constrained(tuple(blocks))
-        except (KeyError, TypeError, SettingsError) as error:
             raise RunFolderError("the sampler's coordinates are described in another version's words") from error
     if own is None or own.as_dict() != stored or own.full_dim != full_dim:
         raise SettingsError(
@@ -185,6 +172,11 @@ def read_chart(
             "model it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))"
         )
     return own
+
+
+def _read_supports(stored: dict[str, Any]) -> Constrained:
+    blocks = [Block(support_from_dict(each["support"]), each["num"], each["size"]) for each in stored["blocks"]]
+    return Constrained(tuple(blocks))
 
 
 def _is_alike(one: Any, other: Any) -> bool:

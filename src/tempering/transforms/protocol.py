@@ -1,10 +1,14 @@
-"""What a chart is, for those that use one without knowing which."""
+"""What a chart is, for those that use one without knowing which, and charts over many points at a time."""
 
 from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
 from tempering.types import Array, Bool, Float
 
-__all__ = ["Chart"]
+__all__ = ["Chart", "embed_rows", "restrict_rows"]
 
 
 @runtime_checkable
@@ -40,3 +44,21 @@ class Chart(Protocol):
     def as_dict(self) -> dict[str, Any]:
         """What it is, JSON-ready."""
         ...
+
+
+@eqx.filter_jit
+def embed_rows(chart: Chart, points: Float[Array, "particle dim"]) -> Float[Array, "particle full_dim"]:
+    """The user's points."""
+    return jax.vmap(chart.embed)(points)
+
+
+@eqx.filter_jit
+def restrict_rows(chart: Chart, rows: Float[Array, "particle full_dim"]) -> tuple[Array, Array, Array]:
+    """Inner coordinates, log volumes there, and which rows have any; the others are at the origin."""
+
+    def one(x: Array) -> tuple[Array, Array, Array]:
+        is_inside = chart.contains(x)
+        y = jnp.where(is_inside, chart.restrict(x), 0.0)
+        return y, chart.log_volume(y), is_inside
+
+    return jax.vmap(one)(rows)

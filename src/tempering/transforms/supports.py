@@ -282,11 +282,7 @@ _SUPPORTS = {kind.name: kind for kind in (_Real, _Above, _Below, _Interval, _Sim
 
 
 def support_from_dict(content: dict[str, Any]) -> Support:
-    """The support that `as_dict` described.
-
-    Raises:
-        RunFolderError: if it describes none.
-    """
+    """The support that `as_dict` described."""
     try:
         numbers = {key: value for key, value in content.items() if key != "name"}
         return _SUPPORTS[content["name"]](**numbers)

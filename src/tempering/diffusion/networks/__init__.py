@@ -1,13 +1,14 @@
 """Networks F(x, c_noise, c_temperature) -> (dim,) that a denoiser preconditions. Unbatched.
 
-Those of particles take c_in as well: with it they tell physical distances from scaled ones.
+x are coordinates times c_in = 1 / sqrt(sigma^2 + sigma_data^2), c_noise is ln(sigma) / 4, and c_temperature, ln(T) / 2,
+is ignored unless the network is shared. Networks of particles take c_in as well: physical distances are those of x over
+c_in.
 """
 
 from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.embedding import Embedding
-from tempering.diffusion.networks.mlp import MLP
+from tempering.diffusion.networks.mlp import MLP, ResidualMLP
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
-from tempering.diffusion.networks.residual import ResidualMLP
 from tempering.errors import SettingsError
 from tempering.settings import Network
 from tempering.transforms.centred import Centred
@@ -17,11 +18,7 @@ __all__ = ["EGNN", "MLP", "Embedding", "ParticleTransformer", "ResidualMLP", "ma
 
 
 def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP | EGNN | ParticleTransformer:
-    """The network of the settings, freshly initialised.
-
-    Raises:
-        SettingsError: if a network of particles is asked for where `dim` is not that of so many particles.
-    """
+    """The network of the settings, freshly initialised."""
     if not network.is_of_particles:
         kinds = {"mlp": MLP, "residual": ResidualMLP}
         return kinds[network.kind](key, dim, network)

@@ -126,15 +126,8 @@ class EGNN(eqx.Module):
         c_temperature: Float[Array, ""],
         c_in: Float[Array, ""],
     ) -> Float[Array, " dim"]:
-        """The raw network output of one configuration.
-
-        Args:
-            x: inner coordinates, times c_in.
-            c_noise: ln(sigma) / 4.
-            c_temperature: ln(T) / 2; ignored unless the network is shared.
-            c_in: 1 / sqrt(sigma^2 + sigma_data^2); not needed here: distances stay in scaled coordinates.
-        """
-        del c_in
+        """The raw network output of one configuration."""
+        del c_in  # distances stay in scaled coordinates
         num, axes = self.geometry.num_particles, self.geometry.spatial_dim
         start = self.geometry.embed(x).reshape(num, axes).T
         squared = lengths(differences(start)) ** 2

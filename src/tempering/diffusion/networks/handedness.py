@@ -28,11 +28,7 @@ def volumes(
     """s = e1 . (e2 x e3) / (|e1| |e2| |e3|) of the edges from the first corner, and the direction that raises it.
 
     The direction is the gradient of the volume e1 . (e2 x e3) in the four corners, over the lengths of the two longest
-    edges: it moves and turns nothing as a whole.
-
-    Args:
-        x: coordinates, axis first.
-        tetrahedra: (tetrahedron, 4) particles.
+    edges: it moves and turns nothing as a whole. `tetrahedra` is (tetrahedron, 4), of particles.
     """
     corners = x[:, np.asarray(tetrahedra)]
     edges = corners[:, :, 1:] - corners[:, :, :1]

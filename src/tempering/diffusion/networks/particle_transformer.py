@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from tempering.diffusion.networks.embedding import Embedding
 from tempering.diffusion.networks.handedness import Handedness
 from tempering.diffusion.networks.linear import Linear
-from tempering.diffusion.networks.pairs import along, differences, lengths, pull
-from tempering.diffusion.networks.radial import RadialFeatures
+from tempering.diffusion.networks.pairs import RadialFeatures, along, differences, lengths, pull
 from tempering.diffusion.networks.topology import Topology, topology_of
 from tempering.settings import Network
 from tempering.transforms.centred import Centred
@@ -193,14 +192,7 @@ class ParticleTransformer(eqx.Module):
         c_temperature: Float[Array, ""],
         c_in: Float[Array, ""],
     ) -> Float[Array, " dim"]:
-        """The raw network output of one configuration.
-
-        Args:
-            x: inner coordinates, times c_in.
-            c_noise: ln(sigma) / 4.
-            c_temperature: ln(T) / 2; ignored unless the network is shared.
-            c_in: 1 / sqrt(sigma^2 + sigma_data^2): physical distances are those of x over c_in.
-        """
+        """The raw network output of one configuration."""
         num, axes = self.geometry.num_particles, self.geometry.spatial_dim
         place = self.geometry.embed(x).reshape(num, axes).T
         condition = jax.nn.silu(self.condition(self.embedding(c_noise, c_temperature)))

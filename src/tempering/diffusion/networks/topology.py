@@ -1,4 +1,4 @@
-"""What networks are told of a molecule: kinds of atoms, how many bonds apart they are, which four have a hand.
+"""What networks know of a molecule: kinds of atoms, how many bonds apart they are, which four have a hand.
 
 Consumes the plain numbers of the settings; produces constant arrays. Nothing here is learned.
 """

@@ -16,11 +16,7 @@ __all__ = ["chiral_centres", "dihedrals", "is_mirrored", "reflect", "signed_volu
 
 
 def dihedrals(x: Float[Array, " dim"], atoms: np.ndarray) -> Float[Array, " dihedral"]:
-    """Dihedral angles from -pi to pi of four atoms each, by the convention of IUPAC: 0 is cis, clockwise positive.
-
-    Args:
-        atoms: (dihedral, 4).
-    """
+    """Angles from -pi to pi of `atoms`, (dihedral, 4), by the convention of IUPAC: 0 is cis, clockwise positive."""
     a, b, c, d = (x.reshape((-1, 3))[np.asarray(atoms)[:, place]] for place in range(4))
     b1, b2, b3 = b - a, c - b, d - c
     n1, n2 = jnp.cross(b1, b2), jnp.cross(b2, b3)
@@ -29,11 +25,7 @@ def dihedrals(x: Float[Array, " dim"], atoms: np.ndarray) -> Float[Array, " dihe
 
 
 def signed_volumes(x: Float[Array, " dim"], centres: np.ndarray) -> Float[Array, " centre"]:
-    """(a - o) . ((b - o) x (c - o)) of chiral centres (o, a, b, c); mirror images have the opposite sign.
-
-    Args:
-        centres: (centre, 4).
-    """
+    """(a - o) . ((b - o) x (c - o)) of `centres`, (centre, 4), rows (o, a, b, c); a mirror image has the other sign."""
     o, a, b, c = (x.reshape((-1, 3))[np.asarray(centres)[:, place]] for place in range(4))
     return jnp.sum((a - o) * jnp.cross(b - o, c - o), axis=1)
 
@@ -70,11 +62,9 @@ def reflect(
 
 
 def chiral_centres(names: list[str], residues: list[int]) -> np.ndarray:
-    """The alpha carbons of amino acids, as (CA, N, C, CB): positive volumes are L-forms.
+    """The alpha carbons of amino acids, as (CA, N, C, CB), from each atom's name and the number of its residue.
 
-    Args:
-        names: of the atoms.
-        residues: the number of each atom's residue.
+    Positive volumes are L-forms.
     """
     found = []
     for residue in sorted(set(residues)):

@@ -206,9 +206,5 @@ def internal_coordinates(target: MoleculeTarget, *, hands: str = "kept", ring_ra
 
 
 def alanine_in_internal_coordinates(temperature: float = 300.0) -> Inner:
-    """Alanine dipeptide, of L-form, in internal coordinates: 60 of its shape, and one more for each of 7 torsions.
-
-    Args:
-        temperature: kelvin.
-    """
+    """Alanine dipeptide, of L-form, in internal coordinates: 60 of its shape, and one more for each of 7 torsions."""
     return internal_coordinates(alanine_dipeptide(temperature))

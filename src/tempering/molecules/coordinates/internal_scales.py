@@ -60,9 +60,6 @@ def scales_of(
     Args:
         thermal_energy: k_B T, kJ/mol.
         keeps_hands: at atoms with four neighbours or more, keep the side of each neighbour that it is on.
-
-    Raises:
-        SettingsError: if three placed atoms are on a line.
     """
     with jax.enable_x64(True):
         values = jax.jit(measured, static_argnums=0)(zmatrix, jnp.asarray(record.positions.reshape(-1), jnp.float64))
@@ -87,20 +84,16 @@ def scales_of(
     lows = np.where(has_hand, np.where(sines > 0, 0.0, -np.pi) - torsions, -np.pi)
     highs = np.where(has_hand, np.where(sines > 0, np.pi, 0.0) - torsions, np.pi)
     return Scales(
-        lengths=_plain(lengths),
-        angles=_plain(angles),
-        torsions=_plain(torsions),
+        lengths=tuple(lengths.tolist()),
+        angles=tuple(angles.tolist()),
+        torsions=tuple(torsions.tolist()),
         length_scales=tuple(_spread(bonds, row[:2], thermal_energy, _LENGTH * warmth) for row in rows),
         angle_scales=tuple(_spread(bends, row[:3], thermal_energy, _ANGLE * warmth) for row in rows[1:]),
         torsion_scales=(float(_TORSION * warmth),) * len(torsions),
-        lows=_plain(lows),
-        highs=_plain(highs),
+        lows=tuple(lows.tolist()),
+        highs=tuple(highs.tolist()),
         ring_radius=float(ring_radius),
     )
-
-
-def _plain(numbers: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(number) for number in numbers)
 
 
 def _strengths(record: MoleculeRecord, kind: str) -> dict[tuple[int, ...], float]:

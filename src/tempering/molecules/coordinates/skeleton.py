@@ -3,13 +3,22 @@
 Consumes bonds and elements; produces indices of atoms, constants of whatever is compiled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-__all__ = ["skeleton"]
+__all__ = ["neighbours_of", "skeleton"]
 
 _MOST_DISTANCES = 12
+
+
+def neighbours_of(num_atoms: int, bonds: Iterable[Sequence[int]]) -> list[list[int]]:
+    """The atoms that are bonded to each atom, in order."""
+    found: list[set[int]] = [set() for _ in range(num_atoms)]
+    for a, b in bonds:
+        found[a].add(b)
+        found[b].add(a)
+    return [sorted(atoms) for atoms in found]
 
 
 def skeleton(
@@ -22,22 +31,17 @@ def skeleton(
     atoms, any atoms.
 
     Args:
-        num_atoms: how many.
-        bonds: pairs of atoms.
-        elements: their symbols; an empty one counts as heavy.
+        elements: symbols of the atoms; an empty one counts as heavy.
 
     Returns:
         Torsions (torsion, 4), and the first and second atoms of the pairs.
     """
     heavy = [atom for atom in range(num_atoms) if elements[atom] != "H"]
-    neighbours: list[set[int]] = [set() for _ in range(num_atoms)]
-    for a, b in bonds:
-        neighbours[a].add(b)
-        neighbours[b].add(a)
+    neighbours = neighbours_of(num_atoms, bonds)
     torsions = []
     for b, c in bonds:
-        before = sorted((neighbours[b] - {c}) & set(heavy))
-        after = sorted((neighbours[c] - {b}) & set(heavy))
+        before = [atom for atom in neighbours[b] if atom != c and atom in heavy]
+        after = [atom for atom in neighbours[c] if atom != b and atom in heavy]
         if {b, c} <= set(heavy) and before and after and before[0] != after[0]:  # a ring of three has none
             torsions.append((before[0], b, c, after[0]))
     atoms = heavy if len(heavy) > 2 else list(range(num_atoms))

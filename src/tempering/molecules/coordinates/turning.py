@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from tempering.molecules.observables import backbone, checked_conformations
+from tempering.molecules.coordinates.skeleton import neighbours_of
+from tempering.molecules.coordinates.zmatrix import distances_from
+from tempering.molecules.observables import backbone, checked_conformations, dihedrals_of
 from tempering.molecules.target import MoleculeTarget
 from tempering.types import Float
 
@@ -22,13 +24,14 @@ def turned(target: MoleculeTarget, atoms: tuple[int, int, int, int], angle: floa
     Returns:
         The conformation, nm, or None where the bond b-c is part of a ring, about which nothing turns.
     """
-    moving = _beyond(target, atoms[1], atoms[2])
-    if moving is None:
+    beyond = distances_from(neighbours_of(target.num_atoms, target.bonds), atoms[2], without=atoms[1])
+    if atoms[1] in beyond:
         return None
+    moving = sorted(beyond.keys() - {atoms[2]})
     x = checked_conformations(target, target.init)[0].astype(np.float64)
     origin, axis = x[atoms[2]], x[atoms[2]] - x[atoms[1]]
     axis = axis / np.linalg.norm(axis)
-    by = np.radians(angle) - _dihedral(*x[list(atoms)])
+    by = np.radians(angle) - dihedrals_of(x[None], np.array([atoms])).item()
     arms = x[moving] - origin
     # Rodrigues: about the axis, counterclockwise as seen from its tip, which raises the dihedral.
     along = np.outer(arms @ axis, axis)
@@ -45,19 +48,3 @@ def opposite_starts(target: MoleculeTarget) -> Float[np.ndarray, "start dim"] | 
     starts = [turned(target, residues[0].phi, angle) for angle in OPPOSITE_PHI] if residues else [None]
     found = [start for start in starts if start is not None]
     return np.stack(found) if len(found) == len(starts) else None
-
-
-def _beyond(target: MoleculeTarget, b: int, c: int) -> list[int] | None:
-    """The atoms that hang on c once the bond b-c is cut; None if b is among them."""
-    found, new = {c}, [c]
-    while new:
-        here = new.pop()
-        near = {i + j - here for i, j in target.bonds if here in (i, j) and {i, j} != {b, c}}
-        new.extend(near - found)
-        found |= near
-    return None if b in found else sorted(found - {c})
-
-
-def _dihedral(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    n1, n2 = np.cross(b - a, c - b), np.cross(c - b, d - c)
-    return float(np.arctan2(np.dot(b - a, n2) * np.linalg.norm(c - b), np.dot(n1, n2)))

@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tempering.errors import SettingsError
+from tempering.molecules.coordinates.skeleton import neighbours_of
 
-__all__ = ["Placement", "ZMatrix", "zmatrix_of"]
+__all__ = ["Placement", "ZMatrix", "distances_from", "zmatrix_of"]
 
 _LARGEST_STIFF_RING = 7
 """Atoms of a ring about whose bonds nothing turns: none is wide enough for a bond that is trans within the ring."""
@@ -109,13 +110,10 @@ def zmatrix_of(num_atoms: int, bonds: np.ndarray) -> ZMatrix:
 
     Args:
         bonds: pairs of atoms, (bond, 2).
-
-    Raises:
-        SettingsError: if there are fewer atoms, or some that no bond joins to the others.
     """
     if num_atoms < 3:
         raise SettingsError(f"a molecule of {num_atoms} atoms; internal coordinates need 3; use Cartesian ones")
-    neighbours = _neighbours(num_atoms, bonds)
+    neighbours = neighbours_of(num_atoms, np.asarray(bonds).reshape((-1, 2)).tolist())
     root = _middle(neighbours)
     parents = _tree(neighbours, root)
     sizes = _sizes(parents, root)
@@ -142,15 +140,7 @@ def zmatrix_of(num_atoms: int, bonds: np.ndarray) -> ZMatrix:
     return ZMatrix(root, tuple(placements))
 
 
-def _neighbours(num_atoms: int, bonds: np.ndarray) -> list[list[int]]:
-    found: list[set[int]] = [set() for _ in range(num_atoms)]
-    for a, b in np.asarray(bonds).reshape((-1, 2)).tolist():
-        found[a].add(b)
-        found[b].add(a)
-    return [sorted(of) for of in found]
-
-
-def _distances(neighbours: list[list[int]], start: int, without: int = -1) -> dict[int, int]:
+def distances_from(neighbours: list[list[int]], start: int, without: int = -1) -> dict[int, int]:
     """Bonds from `start` to every atom within reach; `without` is a neighbour whose bond to it does not count."""
     distance, queue = {start: 0}, deque([start])
     while queue:
@@ -164,7 +154,7 @@ def _distances(neighbours: list[list[int]], start: int, without: int = -1) -> di
 
 def _middle(neighbours: list[list[int]]) -> int:
     """The atom whose farthest atom is nearest; among equals that with the most neighbours. It has at least two."""
-    reached = _distances(neighbours, 0)
+    reached = distances_from(neighbours, 0)
     apart = [atom for atom in range(len(neighbours)) if atom not in reached]
     if apart:
         shown = ", ".join(map(str, apart[:8])) + (", …" if len(apart) > 8 else "")
@@ -172,7 +162,7 @@ def _middle(neighbours: list[list[int]]) -> int:
             f"no bonds join {len(apart)} of {len(neighbours)} atoms to atom 0: {shown}; internal coordinates are for "
             "one connected molecule: add the bonds to the topology, or use Cartesian coordinates"
         )
-    farthest = [max(_distances(neighbours, atom).values()) for atom in range(len(neighbours))]
+    farthest = [max(distances_from(neighbours, atom).values()) for atom in range(len(neighbours))]
     return min(range(len(neighbours)), key=lambda atom: (farthest[atom], -len(neighbours[atom]), atom))
 
 
@@ -199,5 +189,5 @@ def _sizes(parents: dict[int, int], root: int) -> dict[int, int]:
 
 def _is_in_small_ring(neighbours: list[list[int]], a: int, b: int) -> bool:
     """Whether the smallest ring that a bond is in, if it is in any, has few atoms."""
-    around = _distances(neighbours, a, without=b).get(b)
+    around = distances_from(neighbours, a, without=b).get(b)
     return around is not None and around + 1 <= _LARGEST_STIFF_RING

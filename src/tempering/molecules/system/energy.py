@@ -12,17 +12,31 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
+from tempering.molecules.system.bonded import BONDED
+from tempering.molecules.system.layout import Pairs
+from tempering.molecules.system.pairwise import PAIRWISE
 from tempering.molecules.system.record import MoleculeRecord
-from tempering.molecules.system.terms import potential
 from tempering.types import Array, Float
 
-__all__ = ["energy_and_gradient", "potential_energy"]
+__all__ = ["energy_and_gradient", "potential", "potential_energy"]
 
 _PAIRS_ON_CPU = 60_000
 """Pairs of atoms, over all conformations of a chunk: 256 conformations of 22 atoms. With a fourth more, intermediate
 results leave the cache."""
 _PAIRS_ELSEWHERE = 30_000_000
 """On an accelerator: 120 MB for each of the some fifty arrays that live at once."""
+
+
+def potential(record: MoleculeRecord, positions: Float[Array, "3 atom *batch"]) -> Float[Array, "*batch"]:
+    """The sum of all terms, kJ/mol, of conformations in nm; not finite where atoms are too close for the precision."""
+    energy = jnp.zeros(positions.shape[2:], positions.dtype)
+    pairs = Pairs(positions) if any(term.kind in PAIRWISE for term in record.terms) else None
+    for term in record.terms:
+        if pairs is not None and term.kind in PAIRWISE:
+            energy = energy + PAIRWISE[term.kind](term, positions, pairs)
+        else:
+            energy = energy + BONDED[term.kind](term, positions)
+    return energy
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -29,10 +30,6 @@ _NEGATION = 2
 
 _LARGEST_PRODUCT = 16
 """Whole exponents up to this become products, which are exact for negative bases and cheaper than a power."""
-
-
-def _step(x: Any) -> Any:
-    return jnp.where(x >= 0, 1.0, 0.0)
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -75,7 +72,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "tanh": (1, jnp.tanh),
     "erf": (1, lambda x: jax.lax.erf(*_arrays(x))),
     "erfc": (1, lambda x: jax.lax.erfc(*_arrays(x))),
-    "step": (1, _step),
+    "step": (1, lambda x: jnp.where(x >= 0, 1.0, 0.0)),
     "delta": (1, lambda x: jnp.where(x == 0, 1.0, 0.0)),
     "square": (1, lambda x: x * x),
     "cube": (1, lambda x: x * x * x),
@@ -90,21 +87,18 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class _Node:
-    """A number, a name, or a function of nodes. Shared where a definition is used twice, and compared by identity."""
+class Expression:
+    """A number, a name, or a function of expressions. Shared where a definition is used twice, compared by identity."""
 
     kind: str
     value: Any
-    arguments: tuple["_Node", ...] = ()
+    arguments: tuple["Expression", ...] = ()
 
-
-@dataclass(frozen=True)
-class Expression:
-    """A parsed text: what it is made of, and the names that it leaves free."""
-
-    text: str
-    root: _Node
-    variables: frozenset[str]
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names that it leaves free."""
+        own = {self.value} if self.kind == "name" else set()
+        return frozenset(own.union(*(argument.variables for argument in self.arguments)))
 
 
 def parse(text: str, tables: Mapping[str, int] | None = None) -> Expression:
@@ -113,13 +107,10 @@ def parse(text: str, tables: Mapping[str, int] | None = None) -> Expression:
     Args:
         text: in OpenMM's syntax, definitions included.
         tables: tabulated functions that it may call, with the number of their arguments.
-
-    Raises:
-        SettingsError: for what is no expression, or a function that is not known.
     """
     tables = tables or {}
     main, *definitions = text.split(";")
-    known: dict[str, _Node] = {}
+    known: dict[str, Expression] = {}
     for definition in reversed(definitions):  # a definition may use those to its right
         if not definition.strip():
             continue
@@ -127,24 +118,23 @@ def parse(text: str, tables: Mapping[str, int] | None = None) -> Expression:
         if not equals or not name.strip():
             raise SettingsError(f"{definition.strip()!r} in the expression {text!r} is no definition: write name=value")
         known[name.strip()] = _Parser(body, text, known, tables).parse()
-    root = _Parser(main, text, known, tables).parse()
-    return Expression(text, root, frozenset(_names(root)))
+    return _Parser(main, text, known, tables).parse()
 
 
 class _Parser:
     """Precedence climbing over the tokens of one part of a text."""
 
-    def __init__(self, part: str, text: str, known: Mapping[str, _Node], tables: Mapping[str, int]):
+    def __init__(self, part: str, text: str, known: Mapping[str, Expression], tables: Mapping[str, int]):
         self.tokens = [match.groups() for match in _TOKEN.finditer(part.rstrip())]
         self.text, self.known, self.tables, self.place = text, dict(known), tables, 0
 
-    def parse(self) -> _Node:
+    def parse(self) -> Expression:
         node = self._operation(0)
         if self.place != len(self.tokens):
             raise self._error(f"{self._symbol()!r} is out of place")
         return node
 
-    def _operation(self, lowest: int) -> _Node:
+    def _operation(self, lowest: int) -> Expression:
         left = self._operand()
         while (symbol := self._symbol()) in _PRECEDENCE and _PRECEDENCE[symbol] >= lowest:
             self.place += 1
@@ -153,25 +143,29 @@ class _Parser:
             left = _folded(symbol, left, right)
         return left
 
-    def _operand(self) -> _Node:
+    def _operand(self) -> Expression:
         if self.place == len(self.tokens):
             raise self._error("it ends too early")
         number, name, symbol = self.tokens[self.place]
         self.place += 1
         if number is not None:
-            return _Node("number", float(number))
+            return Expression("number", float(number))
         if name is not None:
-            return self._call(name) if self._symbol() == "(" else self.known.get(name, _Node("name", name))
+            return self._call(name) if self._symbol() == "(" else self.known.get(name, Expression("name", name))
         if symbol == "-":
             operand = self._operation(_NEGATION)
-            return _Node("number", -operand.value) if operand.kind == "number" else _Node("call", "negate", (operand,))
+            return (
+                Expression("number", -operand.value)
+                if operand.kind == "number"
+                else Expression("call", "negate", (operand,))
+            )
         if symbol == "(":
             node = self._operation(0)
             self._expect(")")
             return node
         raise self._error(f"{symbol!r} is out of place")
 
-    def _call(self, name: str) -> _Node:
+    def _call(self, name: str) -> Expression:
         if name not in self.tables and (name not in _FUNCTIONS or name == "negate"):
             known = ", ".join(sorted(word for word in {*_FUNCTIONS, *self.tables} if word[0].isalpha()))
             raise self._error(f"the function {name!r} is not known; known are {known}")
@@ -184,7 +178,7 @@ class _Parser:
         self._expect(")")
         if len(arguments) != arity:
             raise self._error(f"{name} takes {arity} arguments, not {len(arguments)}")
-        return _Node("table" if name in self.tables else "call", name, tuple(arguments))
+        return Expression("table" if name in self.tables else "call", name, tuple(arguments))
 
     def _symbol(self) -> str | None:
         return self.tokens[self.place][2] if self.place < len(self.tokens) else None
@@ -198,7 +192,7 @@ class _Parser:
         return SettingsError(f"the expression {self.text!r} cannot be translated: {reason}; correct it in the System")
 
 
-def _folded(symbol: str, left: _Node, right: _Node) -> _Node:
+def _folded(symbol: str, left: Expression, right: Expression) -> Expression:
     """Numbers are worked out at once in double precision, so that a single-precision program rounds them once."""
     if left.kind == right.kind == "number":
         try:
@@ -206,21 +200,8 @@ def _folded(symbol: str, left: _Node, right: _Node) -> _Node:
         except (ZeroDivisionError, OverflowError):
             value = math.nan
         if isinstance(value, float) and math.isfinite(value):
-            return _Node("number", value)
-    return _Node("call", symbol, (left, right))
-
-
-def _names(root: _Node) -> set[str]:
-    seen, names, waiting = set(), set(), [root]
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.kind == "name":
-            names.add(node.value)
-        waiting.extend(node.arguments)
-    return names
+            return Expression("number", value)
+    return Expression("call", symbol, (left, right))
 
 
 def evaluate(
@@ -246,7 +227,7 @@ def evaluate(
     some = next(iter(varying.values()))
 
     def value_of(*values: Array) -> Array:
-        value = _value(expression.root, {**fixed, **dict(zip(used, values, strict=True))}, tables or {}, {})
+        value = _value(expression, {**fixed, **dict(zip(used, values, strict=True))}, tables or {}, {})
         return jnp.broadcast_to(jnp.asarray(value, some.dtype), some.shape)
 
     if not used:
@@ -266,7 +247,7 @@ def evaluate(
     return call(*used.values())
 
 
-def _value(node: _Node, scope: Mapping[str, Any], tables: Mapping[str, Table], done: dict[int, Any]) -> Any:
+def _value(node: Expression, scope: Mapping[str, Any], tables: Mapping[str, Table], done: dict[int, Any]) -> Any:
     if id(node) in done:
         return done[id(node)]
     if node.kind == "number":

@@ -14,7 +14,7 @@ import numpy as np
 
 from tempering.types import Array, Float
 
-__all__ = ["Pairs", "angle_between", "cross", "column", "dihedral_parts", "dot", "norm", "sum_at", "take"]
+__all__ = ["Pairs", "angle_between", "cross", "column", "dihedral_parts", "dot", "norm", "take"]
 
 
 def column(numbers: Any, like: Array) -> Array:
@@ -29,12 +29,6 @@ def take(rows: Float[Array, "atom *batch"], places: np.ndarray) -> Float[Array, 
     return rows.at[places].get(mode="promise_in_bounds")
 
 
-def sum_at(values: Float[Array, "term *batch"], places: np.ndarray, num_atoms: int) -> Float[Array, "atom *batch"]:
-    """Row i of the result is the sum of the values whose place is i."""
-    zeros = jnp.zeros((num_atoms, *values.shape[1:]), values.dtype)
-    return zeros.at[places].add(values, mode="promise_in_bounds")
-
-
 def norm(squares: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """The root, with slope 0 at 0, where that of the root is infinite."""
     is_positive = squares > 0
@@ -42,11 +36,7 @@ def norm(squares: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 class Pairs:
-    """All pairs i < j of atoms, with their distances.
-
-    Args:
-        positions: (3, atom, *batch).
-    """
+    """All pairs i < j of atoms, with their distances."""
 
     def __init__(self, positions: Float[Array, "3 atom *batch"]):
         self.num_atoms = positions.shape[1]

@@ -4,7 +4,7 @@ Every function takes a term of the record, positions (3, atom, *batch) and the d
 terms share, and gives the energy (*batch), kJ/mol.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,25 +12,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.molecules.system.bonded import Energy, Positions, scope_of
-from tempering.molecules.system.expressions import Expression, evaluate, parse
-from tempering.molecules.system.layout import Pairs, column, sum_at, take
+from tempering.molecules.system.expressions import evaluate
+from tempering.molecules.system.layout import Pairs, column, take
 from tempering.molecules.system.record import Term
 from tempering.types import Array
 
-__all__ = ["COULOMB", "custom_nonbonded", "generalised_born", "nonbonded"]
+__all__ = ["COULOMB", "PAIRWISE"]
 
 COULOMB = 138.93545764438198
 """1 / (4 pi eps0) in kJ nm / (mol e^2), to the digits that OpenMM has."""
 
 
-def nonbonded(term: Term, positions: Positions, pairs: Pairs) -> Energy:
+def _nonbonded(term: Term, positions: Positions, pairs: Pairs) -> Energy:
     """Sum over pairs of 4 eps ((sigma/r)^12 - (sigma/r)^6) + q1 q2 / (4 pi eps0 r), exceptions in their own numbers."""
     del positions
     first, second, arrays = pairs.first, pairs.second, term.arrays
     charges = arrays["charge"][first] * arrays["charge"][second]
     sigmas = 0.5 * (arrays["sigma"][first] + arrays["sigma"][second])
     epsilons = np.sqrt(arrays["epsilon"][first] * arrays["epsilon"][second])
-    places = pair_places(arrays["exceptions"], pairs.num_atoms)
+    places = _pair_places(arrays["exceptions"], pairs.num_atoms)
     charges[places] = arrays["exception_charge"]
     sigmas[places] = arrays["exception_sigma"]
     epsilons[places] = arrays["exception_epsilon"]
@@ -45,32 +45,27 @@ def nonbonded(term: Term, positions: Positions, pairs: Pairs) -> Energy:
     return jnp.sum(lennard_jones + column(COULOMB * charges, r) * inverse, axis=0)
 
 
-def pair_places(atoms: np.ndarray, num_atoms: int) -> np.ndarray:
+def _pair_places(atoms: np.ndarray, num_atoms: int) -> np.ndarray:
     """Where pairs of atoms stand in the list of all pairs i < j."""
     low, high = np.min(atoms, axis=1, initial=num_atoms), np.max(atoms, axis=1, initial=0)
     return low * (2 * num_atoms - low - 1) // 2 + high - low - 1
 
 
-def custom_nonbonded(term: Term, positions: Positions, pairs: Pairs) -> Energy:
+def _custom_nonbonded(term: Term, positions: Positions, pairs: Pairs) -> Energy:
     """An expression of the distance r and of both atoms' numbers, `name1` and `name2`, over pairs not excluded."""
     del positions
-    own = _own_values(term)
-    return _sum_over_pairs(term, term.settings["energy"], own, {}, pairs, is_excluding=True)
-
-
-def _own_values(term: Term) -> dict[str, np.ndarray]:
-    """Computed values of a custom non-bonded force: they depend on an atom's own numbers alone, and are numbers too."""
+    # Computed values depend on an atom's own numbers alone, and are numbers too.
     own: dict[str, np.ndarray] = {}
     parameters = term.arrays["parameters"]
     for name, text in term.settings.get("values", ()):
         with jax.ensure_compile_time_eval():
             some = jnp.zeros(len(parameters))
             scope = scope_of(term, parameters, some)
-            own[name] = np.asarray(evaluate(_parsed(term, text), {"own": some}, scope, term.tables))
-    return own
+            own[name] = np.asarray(evaluate(term.parse(text), {"own": some}, scope, term.tables))
+    return _sum_over_pairs(term, term.settings["energy"], own, {}, pairs, is_excluding=True)
 
 
-def generalised_born(term: Term, positions: Positions, pairs: Pairs) -> Energy:
+def _generalised_born(term: Term, positions: Positions, pairs: Pairs) -> Energy:
     """A CustomGBForce: values computed for every atom, from pairs or from earlier values, then energies of them.
 
     `values` is a list of [name, expression, kind] and `energies` one of [expression, kind]; a kind is `single`,
@@ -83,21 +78,17 @@ def generalised_born(term: Term, positions: Positions, pairs: Pairs) -> Energy:
         if kind == "single":
             varying = {**values, **places}
             scope = scope_of(term, term.arrays["parameters"], some)
-            values[name] = evaluate(_parsed(term, text), varying, scope, term.tables)
+            values[name] = evaluate(term.parse(text), varying, scope, term.tables)
         else:
             values[name] = _summed_at_atoms(term, text, pairs, is_excluding=kind == "pair")
     energy = jnp.zeros(positions.shape[2:], positions.dtype)
     for text, kind in term.settings["energies"]:
         if kind == "single":
             scope = scope_of(term, term.arrays["parameters"], some)
-            energy = energy + jnp.sum(evaluate(_parsed(term, text), {**values, **places}, scope, term.tables), axis=0)
+            energy = energy + jnp.sum(evaluate(term.parse(text), {**values, **places}, scope, term.tables), axis=0)
         else:
             energy = energy + _sum_over_pairs(term, text, {}, values, pairs, is_excluding=kind == "pair")
     return energy
-
-
-def _parsed(term: Term, text: str) -> Expression:
-    return parse(text, {name: table.arity for name, table in term.tables.items()})
 
 
 def _scope_of_pairs(term: Term, first: np.ndarray, second: np.ndarray, like: Array) -> dict[str, Any]:
@@ -111,7 +102,7 @@ def _masked(term: Term, values: Array, pairs: Pairs, *, is_excluding: bool) -> A
     if not is_excluding or not len(exclusions):
         return values
     is_kept = np.ones(len(pairs.first), bool)
-    is_kept[pair_places(exclusions, pairs.num_atoms)] = False
+    is_kept[_pair_places(exclusions, pairs.num_atoms)] = False
     return jnp.where(jnp.asarray(is_kept.reshape((-1,) + (1,) * (values.ndim - 1))), values, 0.0)
 
 
@@ -120,8 +111,10 @@ def _summed_at_atoms(term: Term, text: str, pairs: Pairs, *, is_excluding: bool)
     total = None
     for own, other in ((pairs.first, pairs.second), (pairs.second, pairs.first)):
         scope = _scope_of_pairs(term, own, other, pairs.distances)
-        values = evaluate(_parsed(term, text), {"r": pairs.distances}, scope, term.tables)
-        part = sum_at(_masked(term, values, pairs, is_excluding=is_excluding), own, pairs.num_atoms)
+        values = evaluate(term.parse(text), {"r": pairs.distances}, scope, term.tables)
+        values = _masked(term, values, pairs, is_excluding=is_excluding)
+        zeros = jnp.zeros((pairs.num_atoms, *values.shape[1:]), values.dtype)
+        part = zeros.at[own].add(values, mode="promise_in_bounds")
         total = part if total is None else total + part
     return total
 
@@ -135,7 +128,7 @@ def _sum_over_pairs(
     *,
     is_excluding: bool,
 ) -> Array:
-    expression, r = _parsed(term, text), pairs.distances
+    expression, r = term.parse(text), pairs.distances
     scope, varying = _scope_of_pairs(term, pairs.first, pairs.second, r), {"r": r}
     for suffix, atoms in (("1", pairs.first), ("2", pairs.second)):
         scope |= {f"{name}{suffix}": column(numbers[atoms], r) for name, numbers in own.items()}
@@ -143,3 +136,11 @@ def _sum_over_pairs(
         varying |= {f"{name}{suffix}": take(rows, atoms) for name, rows in wanted.items()}
     energies = evaluate(expression, varying, scope, term.tables)
     return jnp.sum(_masked(term, energies, pairs, is_excluding=is_excluding), axis=0)
+
+
+PAIRWISE: dict[str, Callable[[Term, Positions, Pairs], Energy]] = {
+    "nonbonded": _nonbonded,
+    "custom_nonbonded": _custom_nonbonded,
+    "generalised_born": _generalised_born,
+}
+"""Terms of all pairs, whose distances they share."""

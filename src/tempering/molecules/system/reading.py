@@ -13,7 +13,7 @@ from tempering.errors import SettingsError
 from tempering.molecules.system import reading_custom as custom
 from tempering.molecules.system.record import Atom, MoleculeRecord, Term
 
-__all__ = ["identities", "not_a_density", "read_system", "untranslated"]
+__all__ = ["identities", "read_system", "refuse_no_density", "untranslated"]
 
 _CALLBACK = 'or let OpenMM itself evaluate it, slowly: tp.from_openmm(..., unsupported="callback")'
 _WITHOUT_ENERGY = ("CMMotionRemover", "AndersenThermostat")
@@ -77,10 +77,7 @@ def _nonbonded(force: Any) -> Term:
     rows = [force.getExceptionParameters(i) for i in range(force.getNumExceptions())]
     atoms = np.array([row[:2] for row in rows], np.int32).reshape((-1, 2))
     exceptions = np.array([[plain_number(value) for value in row[2:]] for row in rows], np.float64).reshape((-1, 3))
-    globals_ = {
-        force.getGlobalParameterName(i): force.getGlobalParameterDefaultValue(i)
-        for i in range(force.getNumGlobalParameters())
-    }
+    globals_ = custom.globals_of(force)
     for i in range(force.getNumParticleParameterOffsets()):
         name, which, *scales = force.getParticleParameterOffset(i)
         particles[which] += globals_[name] * np.array([plain_number(scale) for scale in scales])
@@ -100,13 +97,7 @@ _READERS: dict[str, Callable[[Any], Term]] = {
     "RBTorsionForce": _ryckaert_bellemans,
     "CMAPTorsionForce": _cmap,
     "NonbondedForce": _nonbonded,
-    "GBSAOBCForce": custom.obc_force,
-    "CustomGBForce": custom.generalised_born,
-    "CustomBondForce": custom.custom_bond,
-    "CustomAngleForce": custom.custom_angle,
-    "CustomTorsionForce": custom.custom_torsion,
-    "CustomExternalForce": custom.custom_external,
-    "CustomNonbondedForce": custom.custom_nonbonded,
+    **custom.READERS,
 }
 
 _ADVICE = {
@@ -118,8 +109,8 @@ _ADVICE = {
 }
 
 
-def not_a_density(system: Any) -> list[str]:
-    """What keeps a System from being a density of all its coordinates, each with what to do instead."""
+def refuse_no_density(system: Any) -> None:
+    """Refuse constraints, virtual sites and massless atoms, which leave no density of all coordinates."""
     found = []
     if system.getNumConstraints():
         found.append(
@@ -131,7 +122,8 @@ def not_a_density(system: Any) -> list[str]:
     massless = sum(plain_number(system.getParticleMass(i)) == 0 for i in range(system.getNumParticles())) - virtual
     if massless > 0:
         found.append(f"{massless} massless atoms, which stay where they are: give them their mass")
-    return found
+    if found:
+        raise SettingsError(f"this System is no density of all its coordinates: it has {'; '.join(found)}")
 
 
 def untranslated(system: Any) -> list[str]:
@@ -180,8 +172,7 @@ def read_system(system: Any, topology: Any, positions: np.ndarray) -> MoleculeRe
     Raises:
         SettingsError: naming everything in it that cannot be translated.
     """
-    if found := not_a_density(system):
-        raise SettingsError(f"this System is no density of all its coordinates: it has {'; '.join(found)}")
+    refuse_no_density(system)
     if found := untranslated(system):
         raise SettingsError(f"this System cannot be translated to JAX: {'; '.join(found)}; {_CALLBACK}")
     num_atoms = system.getNumParticles()
@@ -189,18 +180,14 @@ def read_system(system: Any, topology: Any, positions: np.ndarray) -> MoleculeRe
     atoms, bonds = identities(topology, num_atoms)
     forces = [force for force in system.getForces() if _kind(force) not in _WITHOUT_ENERGY]
     for force in forces:
-        _check_particles(force, num_atoms)
+        # Forces of pairs have numbers for every atom; OpenMM itself looks only when a Context is made.
+        if hasattr(force, "getNonbondedMethod") and force.getNumParticles() != num_atoms:
+            raise SettingsError(
+                f"{_kind(force)} has numbers for {force.getNumParticles()} particles and the System {num_atoms}; add "
+                "one for every atom"
+            )
     terms = [_READERS[_kind(force)](force) for force in forces]
-    return MoleculeRecord(masses, atoms, bonds, positions, tuple(term for term in terms if _is_filled(term)))
-
-
-def _check_particles(force: Any, num_atoms: int) -> None:
-    """Forces of pairs have numbers for every atom of the System; OpenMM itself looks only when a Context is made."""
-    if hasattr(force, "getNonbondedMethod") and force.getNumParticles() != num_atoms:
-        raise SettingsError(
-            f"{_kind(force)} has numbers for {force.getNumParticles()} particles and the System {num_atoms}; add one "
-            "for every atom"
-        )
+    return MoleculeRecord(masses, atoms, bonds, positions, tuple(filter(_is_filled, terms)))
 
 
 def _is_filled(term: Term) -> bool:
@@ -210,11 +197,7 @@ def _is_filled(term: Term) -> bool:
 
 
 def identities(topology: Any, num_atoms: int) -> tuple[tuple[Atom, ...], np.ndarray]:
-    """Who the atoms are, and their bonds (bond, 2), as a topology says.
-
-    Raises:
-        SettingsError: if it is of another number of atoms.
-    """
+    """Who the atoms are, and their bonds (bond, 2), as a topology says."""
     if topology is None:
         return (Atom(),) * num_atoms, np.zeros((0, 2), np.int32)
     given = list(topology.atoms())
@@ -223,14 +206,10 @@ def identities(topology: Any, num_atoms: int) -> tuple[tuple[Atom, ...], np.ndar
             f"the topology has {len(given)} atoms and the System {num_atoms}; give the topology that the System was "
             "created from"
         )
+    elements = ["" if atom.element is None else atom.element.symbol for atom in given]
     atoms = tuple(
-        Atom(
-            atom.name,
-            "" if atom.element is None else atom.element.symbol,
-            atom.residue.name,
-            atom.residue.index,
-        )
-        for atom in given
+        Atom(atom.name, element, atom.residue.name, atom.residue.index)
+        for atom, element in zip(given, elements, strict=True)
     )
     bonds = [(bond[0].index, bond[1].index) for bond in topology.bonds()]
     return atoms, np.array(bonds, np.int32).reshape((-1, 2))

@@ -1,25 +1,16 @@
 """OpenMM's custom forces, and its generalised Born force, read into terms that hold their expressions as text."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.molecules.system.expressions import parse
 from tempering.molecules.system.pairwise import COULOMB
 from tempering.molecules.system.record import Term
 from tempering.molecules.system.tables import Table, spline_table
 
-__all__ = [
-    "custom_angle",
-    "custom_bond",
-    "custom_external",
-    "custom_nonbonded",
-    "custom_torsion",
-    "generalised_born",
-    "obc_force",
-    "reason_against_tables",
-]
+__all__ = ["READERS", "globals_of", "reason_against_tables"]
 
 _PAIR_KINDS = ("single", "pair", "all pairs")
 """OpenMM's CustomGBForce.SingleParticle, ParticlePair and ParticlePairNoExclusions, in the order of its numbers."""
@@ -27,7 +18,8 @@ _PAIR_KINDS = ("single", "pair", "all pairs")
 _TABLES = ("Discrete1DFunction", "Discrete2DFunction", "Discrete3DFunction", "Continuous1DFunction")
 
 
-def _globals(force: Any) -> dict[str, float]:
+def globals_of(force: Any) -> dict[str, float]:
+    """A force's global parameters, at their default values."""
     return {
         force.getGlobalParameterName(i): float(force.getGlobalParameterDefaultValue(i))
         for i in range(force.getNumGlobalParameters())
@@ -62,8 +54,7 @@ def reason_against_tables(force: Any, kind: str) -> str | None:
 
 def _check(term: Term, text: str, known: set[str]) -> None:
     """Refuse an expression now rather than when it is compiled: one that does not parse, or asks for unknown names."""
-    names = parse(text, {name: table.arity for name, table in term.tables.items()}).variables
-    unknown = sorted(names - known - set(term.settings["globals"]))
+    unknown = sorted(term.parse(text).variables - known - set(term.settings["globals"]))
     if unknown:
         raise SettingsError(
             f"the expression {text!r} uses {', '.join(unknown)}, which the force does not define; add the parameter"
@@ -87,30 +78,10 @@ def _per_item(force: Any, kind: str, item: str, num_atoms: int, variables: tuple
         "parameters": np.array([row[-1] for row in rows], np.float64).reshape((count, num_names)),
     }
     energy = force.getEnergyFunction()
-    settings = {"energy": energy, "parameters": names, "globals": _globals(force)}
+    settings = {"energy": energy, "parameters": names, "globals": globals_of(force)}
     term = Term(kind, arrays, settings, _tables(force))
     _check(term, energy, {*names, *variables})
     return term
-
-
-def custom_bond(force: Any) -> Term:
-    """A CustomBondForce."""
-    return _per_item(force, "custom_bond", "Bond", 2, ("r",))
-
-
-def custom_angle(force: Any) -> Term:
-    """A CustomAngleForce."""
-    return _per_item(force, "custom_angle", "Angle", 3, ("theta",))
-
-
-def custom_torsion(force: Any) -> Term:
-    """A CustomTorsionForce."""
-    return _per_item(force, "custom_torsion", "Torsion", 4, ("theta",))
-
-
-def custom_external(force: Any) -> Term:
-    """A CustomExternalForce."""
-    return _per_item(force, "custom_external", "Particle", 1, ("x", "y", "z"))
 
 
 def _particles(force: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -123,10 +94,10 @@ def _particles(force: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "exclusions": np.array(exclusions, np.int32).reshape((-1, 2)),
     }
     names = [force.getPerParticleParameterName(i) for i in range(num_names)]
-    return arrays, {"parameters": names, "globals": _globals(force)}
+    return arrays, {"parameters": names, "globals": globals_of(force)}
 
 
-def custom_nonbonded(force: Any) -> Term:
+def _custom_nonbonded(force: Any) -> Term:
     """A CustomNonbondedForce."""
     arrays, settings = _particles(force)
     values = [list(force.getComputedValueParameters(i)) for i in range(force.getNumComputedValues())]
@@ -139,7 +110,7 @@ def custom_nonbonded(force: Any) -> Term:
     return term
 
 
-def generalised_born(force: Any) -> Term:
+def _generalised_born(force: Any) -> Term:
     """A CustomGBForce, such as OpenMM makes for HCT, OBC1, OBC2, GBn and GBn2."""
     arrays, settings = _particles(force)
     values = [force.getComputedValueParameters(i) for i in range(force.getNumComputedValues())]
@@ -157,7 +128,7 @@ def generalised_born(force: Any) -> Term:
     return term
 
 
-def obc_force(force: Any) -> Term:
+def _obc_force(force: Any) -> Term:
     """A GBSAOBCForce as the expressions that it stands for: Onufriev, Bashford and Case (2004), their second model.
 
     Beyond OpenMM's CustomGBForce for OBC2 it corrects the integral where an atom lies wholly inside another.
@@ -190,3 +161,15 @@ def obc_force(force: Any) -> Term:
         ],
     }
     return Term("generalised_born", arrays, settings)
+
+
+READERS: dict[str, Callable[[Any], Term]] = {
+    "GBSAOBCForce": _obc_force,
+    "CustomGBForce": _generalised_born,
+    "CustomBondForce": lambda force: _per_item(force, "custom_bond", "Bond", 2, ("r",)),
+    "CustomAngleForce": lambda force: _per_item(force, "custom_angle", "Angle", 3, ("theta",)),
+    "CustomTorsionForce": lambda force: _per_item(force, "custom_torsion", "Torsion", 4, ("theta",)),
+    "CustomExternalForce": lambda force: _per_item(force, "custom_external", "Particle", 1, ("x", "y", "z")),
+    "CustomNonbondedForce": _custom_nonbonded,
+}
+"""By OpenMM's name of the force."""

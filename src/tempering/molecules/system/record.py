@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tempering.molecules.system.expressions import parse
+from tempering.molecules.system.expressions import Expression, parse
 from tempering.molecules.system.tables import Table
 
 __all__ = ["Atom", "MoleculeRecord", "Term"]
@@ -35,6 +35,10 @@ class Term:
     arrays: Mapping[str, np.ndarray]
     settings: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
+
+    def parse(self, text: str) -> Expression:
+        """One of its expressions."""
+        return parse(text, {name: table.arity for name, table in self.tables.items()})
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,7 @@ def _asks_for_places(term: Term) -> bool:
         return False
     values = [entry[1] for entry in term.settings["values"] if entry[2] == "single"]
     energies = [entry[0] for entry in term.settings["energies"] if entry[1] == "single"]
-    arities = {name: table.arity for name, table in term.tables.items()}
-    return any(parse(text, arities).variables & set("xyz") for text in values + energies)
+    return any(term.parse(text).variables & set("xyz") for text in values + energies)
 
 
 def _below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

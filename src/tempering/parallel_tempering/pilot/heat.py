@@ -90,7 +90,7 @@ def planned_evaluations(pilot: Pilot, kernel: Kernel) -> int:
 
 
 def _num_steps(pilot: Pilot) -> int:
-    """Steps a round, a multiple of four: half adapt, half are judged in pairs of steps."""
+    """Steps per round, a multiple of four: half adapt, half are judged in pairs of steps."""
     return 4 * (pilot.num_steps // 4)
 
 
@@ -177,7 +177,6 @@ class _Oven:
             block=block_size(half // 2),
             target_acceptance=self.target_acceptance,
             ledger=self.ledger,
-            stage="pilot",
         )
         state = eqx.tree_at(lambda state: state.chain, mixed.state, journey.found)
         back = self.bake(state, mixed.units, temperature, half)
@@ -199,7 +198,7 @@ def heat(
     can_scout: bool = True,
     on_round: Callable[[int, float, float], None] = lambda index, temperature, rhat: None,
 ) -> PilotResult:
-    """Heat by `pilot.growth` a round until mixed, or until `pilot.max_rounds` are spent (then `is_mixed` may be false).
+    """Heat by `pilot.growth` per round until mixed, or until `pilot.max_rounds` are spent: `is_mixed` says which.
 
     T = 1 itself is never returned: a ladder needs two temperatures.
 
@@ -212,7 +211,9 @@ def heat(
     can_scout = can_scout and pilot.ceiling is None and has_gradient(target)
     key_start, key_run = jax.random.split(key)
     oven = _Oven(key_run, target, kernel, pilot, target_acceptance, ledger, measure)
-    state, units, num_replaced = _started(key_start, oven, positions, units or Units.plain(target.dim))
+    units = units or Units.plain(target.dim)
+    where, units = _in_own_units(positions, units, is_isotropic=measure != "coordinates")
+    state, num_replaced = settled(key_start, Scaled(target, units), kernel, where, betas_of((1.0,)), ledger, "pilot")
     ceiling = pilot.ceiling or math.inf
     rounds: list[_Round] = []
     rhats: list[tuple[float, float]] = []
@@ -261,16 +262,6 @@ def heat(
     return PilotResult(
         hottest, is_mixed, tuple(rhats), positions, units, num_replaced, scout_rhat, scout_reach, is_running
     )
-
-
-def _started(
-    key: Key, oven: _Oven, positions: Float[Array, "chain dim"], units: Units
-) -> tuple[TemperingState, Units, int]:
-    """The first state, in units of the starting points' spread: out of walls, if they stand in one."""
-    where, units = _in_own_units(positions, units, is_isotropic=oven.measure != "coordinates")
-    scaled, betas = Scaled(oven.target, units), betas_of((1.0,))
-    state, num_replaced = settled(key, scaled, oven.kernel, where, betas, oven.ledger, "pilot")
-    return state, units, num_replaced
 
 
 def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> bool:

@@ -64,7 +64,7 @@ def climb(
 ) -> Float[Array, "chain dim"]:
     """Gradient ascent by steps d tanh(d g): d^2 g where the density is smooth, at most d where it is steep.
 
-    Costs 100 evaluations a point. A point whose step is not finite stays where it is.
+    Costs 100 evaluations per point. A point whose step is not finite stays where it is.
     """
     spend(ledger, stage, target, positions.shape[0] * NUM_STEPS)
     return _climb(target, positions)

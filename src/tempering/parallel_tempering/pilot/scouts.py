@@ -2,7 +2,7 @@
 
 The pilot sees no further than its chains go. If all of them start in one mode they agree with each other at T = 1 and
 hotter, and a mode twenty standard deviations away is never seen. Scouts start from the pilot's chains and are heated by
-a constant factor a leg. Of all points on the way those are picked whose gradient points away from the pilot's chains
+a constant factor per leg. Of all points on the way those are picked whose gradient points away from the pilot's chains
 most: something else attracts them. These go uphill, to the level of log density that the pilot's chains have; cooling
 instead would lead back to the widest mode, because what a narrow one holds of p^(1/T) falls with dim. Of the points
 they come to, the most remote from the pilot's chains and from each other are handed back, to be run beside them at the
@@ -28,7 +28,7 @@ from tempering.types import Array, Float, Int, Key
 __all__ = ["LEG_GROWTH", "Journey", "ascend", "is_running_away", "largest_growth", "most_remote", "send"]
 
 LEG_GROWTH = 4.0
-"""Factor of temperature a leg: inside a quadratic well the spread doubles, which takes a handful of steps."""
+"""Factor of temperature per leg: inside a quadratic well the spread doubles, which takes a handful of steps."""
 _LEAST_VIRIAL = 0.2
 """Chains that had equilibrium before a leg have a virial of 1 / LEG_GROWTH when it starts; lagging keeps them above."""
 _RUNNING = 1.5
@@ -73,7 +73,6 @@ def send(
     block: int = 1,
     target_acceptance: float,
     ledger: Ledger,
-    stage: str,
 ) -> Journey:
     """Heat the chains leg by leg, let copies go uphill after each, and keep the most remote of what they find.
 
@@ -97,7 +96,7 @@ def send(
     for _ in range(num_legs):
         hotter = temperatures[-1] * LEG_GROWTH
         now = eqx.tree_at(lambda state: state.step_sizes, now, _longer(now.step_sizes, kernel.scale_power))
-        spend(ledger, stage, target, num * num_chains * cost)
+        spend(ledger, "pilot", target, num * num_chains * cost)
         rules = Rules.of(target_acceptance, 1, int(now.step) + num, "even_odd")
         betas, block = betas_of((hotter,)), block if num % block == 0 else num
         parts = []
@@ -114,7 +113,7 @@ def send(
         if num_running == 2:
             temperatures, spreads, points = temperatures[:-2], spreads[:-2], points[:-1]
             break
-        spend(ledger, stage, target, num_uphill * num_chains)
+        spend(ledger, "pilot", target, num_uphill * num_chains)
         astray = _most_astray(path, centre, beta, num_chains)
         points.append(ascend(target, astray, beta, first_step, middle, num_uphill))
     found = _brought_back(state.chain, points, beta, low) if points else state.chain
@@ -179,7 +178,7 @@ def ascend(
     """Gradient ascent of every chain at inverse temperature beta until it stands above `level`.
 
     A step that does not lead uphill is taken back and the next is a quarter as long; one that does is followed by one
-    twice as long. One evaluation a step and chain, made or not.
+    twice as long. One evaluation per step and chain, made or not.
     """
 
     def one(state: ChainState) -> ChainState:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from jax.scipy.stats import norm
 
 from tempering.errors import SettingsError
+from tempering.settings.checks import require_count
 from tempering.targets.base import ExactTarget
 from tempering.types import Array, Float, Key
 
@@ -25,11 +26,7 @@ mean itself the weight is one half for every symmetric density, and a wrong widt
 
 
 def checked_cholesky(covariance: npt.ArrayLike, dim: int, name: str = "covariance") -> np.ndarray:
-    """The lower Cholesky factor of a (dim, dim) covariance in float64.
-
-    Raises:
-        SettingsError: if the matrix has another shape, is not finite, not symmetric or not positive definite.
-    """
+    """The lower Cholesky factor of a (dim, dim) covariance in float64."""
     matrix = np.asarray(covariance, np.float64)
     if matrix.shape != (dim, dim):
         raise SettingsError(f"{name} has shape {matrix.shape}, but the mean has {dim} entries; give it ({dim}, {dim})")
@@ -123,19 +120,10 @@ def anisotropic_gaussian(dim: int = 2, seed: int = 0) -> Gaussian:
     """A Gaussian off the origin, with principal standard deviations from 0.5 to 2.5 along random axes and log Z = 1.5.
 
     The same `dim` and `seed` give the same target.
-
-    Raises:
-        SettingsError: if dim is not a whole number of at least 1, or the seed is negative.
     """
-    if not _is_whole(dim) or dim < 1:
-        raise SettingsError(f"dim is {dim!r}; give a whole number of at least 1")
-    if not _is_whole(seed) or seed < 0:
-        raise SettingsError(f"seed is {seed!r}; give a whole number of at least 0")
+    require_count("dim", dim)
+    require_count("seed", seed, 0)
     rng = np.random.default_rng(seed)
     axes, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
     stds = np.geomspace(0.5, 2.5, dim)
     return Gaussian(3.0 * rng.normal(size=dim), (axes * stds**2) @ axes.T, log_constant=1.5)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, first_line
 from tempering.settings.checks import require_count, require_kind, require_number, require_positive
 from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
@@ -84,9 +84,7 @@ class PairPotential(Target):
         smoothing: float | None = None,
         name: str = "pair potential",
     ):
-        require_count("num_particles", num_particles)
-        require_count("spatial_dim", spatial_dim)
-        geometry = Centred(int(num_particles), int(spatial_dim))  # refuses a single particle, and says why
+        geometry = Centred(num_particles, spatial_dim)  # refuses other numbers of particles and dimensions
         require_number("trap", trap, lambda strength: strength >= 0, "a finite number of at least 0")
         require_count("count", count, 1, 2)
         require_kind("name", name, str)
@@ -112,11 +110,7 @@ class PairPotential(Target):
         return -self.energy(x)
 
     def energy(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """U(x) of one configuration.
-
-        Raises:
-            SettingsError: if x has another shape than (dim,); shapes are known when the function is traced.
-        """
+        """U(x) of one configuration."""
         if x.shape != (self.dim,):
             raise SettingsError(
                 f"a configuration of shape {x.shape}; {self.num_particles} particles in {self.spatial_dim}-D have "
@@ -185,10 +179,9 @@ def _check_pair_fn(pair_fn: Any) -> None:
     try:
         value, _ = eqx.filter_eval_shape(jax.value_and_grad(pair_fn), jax.ShapeDtypeStruct((), jnp.float32))
     except Exception as error:
-        reason = (str(error).strip().splitlines() or ["no message"])[0][:200]
         raise DensityError(
-            f"pair_fn raised {type(error).__name__} on one distance, a scalar float32 array: {reason}; it must return "
-            "one real number and be differentiable: write it with jax.numpy, without `if` on the distance"
+            f"pair_fn raised {type(error).__name__} on one distance, a scalar float32 array: {first_line(error)}; it "
+            "must return one real number and be differentiable: write it with jax.numpy, without `if` on the distance"
         ) from error
     if value.dtype != jnp.float32:
         raise DensityError(f"pair_fn returned {value.dtype} for a float32 distance; it must keep the dtype")
