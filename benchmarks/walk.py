@@ -5,8 +5,9 @@
 
 A room is a folder or a file directly in `src/tempering`. Every function of the package is noted when it is called for
 the first time, and the walk changes room wherever two neighbours in that order are of different rooms. Left out:
-comprehensions, lambdas, methods with two underscores on either side, and what runs while a module is imported. A second
-count with `--out` is added to the file, which holds one count for each commit.
+comprehensions, lambdas, methods with two underscores on either side, and what runs while a module is imported. Counted
+are all other functions, and once more the public ones alone: functions of a module whose names begin without an
+underscore. A second count with `--out` is added to the file, which holds one for each commit.
 """
 
 import argparse
@@ -51,20 +52,27 @@ class Walk:
         is_named = not name.startswith("<") and not (name.startswith("__") and name.endswith("__"))
         return is_function and is_named and code.co_filename.startswith(self._root)
 
-    @property
-    def rooms(self) -> list[str]:
-        """The room of every function."""
-        return [file.split("/")[0].removesuffix(".py") for file, _ in self.functions]
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The counts of all functions, and of the public ones alone."""
+        every = list(self.functions)
+        public = [(file, name) for file, name in every if "." not in name and not name.startswith("_")]
+        return {"all": _counts(every), "public": _counts(public)}
 
-    def counts(self) -> dict[str, int]:
-        """Distinct functions, their files, their rooms, and how often the room changes."""
-        rooms = self.rooms
-        return {
-            "functions": len(self.functions),
-            "files": len({file for file, _ in self.functions}),
-            "rooms": len(set(rooms)),
-            "changes_of_room": sum(here != there for here, there in zip(rooms, rooms[1:], strict=False)),
-        }
+
+def room_of(file: str) -> str:
+    """The folder or file directly in the package that a file belongs to."""
+    return file.split("/")[0].removesuffix(".py")
+
+
+def _counts(functions: list[tuple[str, str]]) -> dict[str, int]:
+    """Distinct functions, their files, their rooms, and how often the room changes."""
+    rooms = [room_of(file) for file, _ in functions]
+    return {
+        "functions": len(functions),
+        "files": len({file for file, _ in functions}),
+        "rooms": len(set(rooms)),
+        "changes_of_room": sum(here != there for here, there in zip(rooms, rooms[1:], strict=False)),
+    }
 
 
 def walk() -> Walk:
@@ -104,9 +112,8 @@ def main() -> None:
     given = options.parse_args()
     found = walk()
     if given.list:
-        pairs = zip(found.rooms, found.functions, strict=True)
-        print("\n".join(f"{room:20} {file}:{name}" for room, (file, name) in pairs))
-    print(found.counts())
+        print("\n".join(f"{room_of(file):20} {file}:{name}" for file, name in found.functions))
+    print(json.dumps(found.counts(), indent=1))
     if given.out is not None:
         at = given.commit or commit()
         before = json.loads(given.out.read_text())["counts"] if given.out.exists() else {}
