@@ -84,10 +84,10 @@ def walk() -> Walk:
 
     check = Training.__post_init__
 
-    def shorten(training: Training) -> None:
-        check(training)
-        object.__setattr__(training, "num_steps", min(training.num_steps, STEPS))
-        object.__setattr__(training, "num_finetune_steps", FINETUNE_STEPS)
+    def shorten(self: Training) -> None:
+        check(self)
+        object.__setattr__(self, "num_steps", min(self.num_steps, STEPS))
+        object.__setattr__(self, "num_finetune_steps", FINETUNE_STEPS)
 
     def log_density(x):
         return jnp.logaddexp(-0.5 * jnp.sum((x - 4) ** 2), -0.5 * jnp.sum((x + 4) ** 2) + 1.0)
