@@ -53,10 +53,18 @@ def cell(row: dict | None, digits: int) -> str:
     return text
 
 
+def methods() -> dict[str, str]:
+    """The method that fits each preset, as `tempering list` says it."""
+    from tempering.lab.presets import PRESETS
+    from tempering.methods.registry import title_of
+
+    return {name: title_of(config.method, config.settings) for name, config in PRESETS.items()}
+
+
 def table(which: str) -> str:
     """Every preset of every file under results/ that `seeds.py` wrote with several seeds; ablations have a page."""
-    columns = TABLES[which]
-    header = ["preset", "evaluations", *(title for title, _, _ in columns), "published", "seeds", "device"]
+    columns, method_of = TABLES[which], methods()
+    header = ["preset", "method", "evaluations", *(title for title, _, _ in columns), "published", "seeds", "device"]
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for path in sorted((ROOT / "results").glob("*.json")):
         if path.stem == "ablations":
@@ -70,7 +78,8 @@ def table(which: str) -> str:
             devices = {run["device"] for run in runs if "device" in run}
             cells = [cell(summary.get(key), digits) for _, key, digits in columns]
             spent = f"{summary['evaluations']['mean']:,.0f}"
-            row = [f"`{name}`", spent, *cells, PUBLISHED.get(name, "–"), seeds, ", ".join(sorted(devices))]
+            row = [f"`{name}`", method_of[name.split(",")[0]], spent, *cells, PUBLISHED.get(name, "–"), seeds]
+            row.append(", ".join(sorted(devices)))
             lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 

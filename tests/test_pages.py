@@ -1,6 +1,7 @@
 """The examples of the pages on trust, crash safety and looking at a sampler run as printed, at a tiny size."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -8,7 +9,7 @@ import pytest
 
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
-from tempering import api
+from tempering.methods.registry import METHODS
 from tempering.settings import Ladder
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -18,7 +19,8 @@ PAGES = ("trust", "crash-safety", "looking-at-a-sampler")
 @pytest.fixture
 def run_page(monkeypatch, tmp_path):
     """A function that runs a page's examples, one after another, in an empty folder, and gives their names."""
-    monkeypatch.setattr(api, "default_settings", lambda *_: tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2)))
+    tiny = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2))
+    monkeypatch.setitem(METHODS, "ptsd", replace(METHODS["ptsd"], default=lambda **_: tiny))
     monkeypatch.chdir(tmp_path)
 
     def run(name: str) -> dict:

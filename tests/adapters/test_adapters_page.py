@@ -16,7 +16,6 @@ import pytest
 import tempering as tp
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
-from tempering import api
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.methods.registry import METHODS
@@ -43,8 +42,8 @@ def untrained(target, key, settings, *, ledger, **_) -> tp.Sampler:
     denoiser = Denoiser(make_network(key, target.dim, settings.network), zeros, ones, jnp.zeros(()))
     numbers = (jnp.asarray(number, jnp.float32) for number in (0.01, 10.0))
     model = DiffusionModel(denoiser, Prior.diagonal(zeros, np.sqrt(101.0) * ones), NoiseLevels(*numbers))
-    chart = getattr(target, "chart", None)
-    return tp.Sampler(model, target, "ptsd", settings.network, settings.sampling, [], ledger, chart=chart)
+    own = {"chart": target.chart, "structure": target.structure}
+    return tp.Sampler(model, target, "ptsd", settings.network, settings.sampling, [], ledger, **own)
 
 
 @pytest.fixture(params=["untrained", pytest.param("fitted", marks=SLOW)])
@@ -54,9 +53,9 @@ def run_block(request, monkeypatch, capsys):
 
 
 def _runner(monkeypatch, capsys, is_fitted: bool):
-    monkeypatch.setattr(api, "default_settings", lambda *_: tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2)))
-    if not is_fitted:
-        monkeypatch.setitem(METHODS, "ptsd", dataclasses.replace(METHODS["ptsd"], fit=untrained))
+    tiny = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2))
+    fit = METHODS["ptsd"].fit if is_fitted else untrained
+    monkeypatch.setitem(METHODS, "ptsd", dataclasses.replace(METHODS["ptsd"], default=lambda **_: tiny, fit=fit))
 
     def run(number: int) -> tuple[dict, str]:
         names: dict = {}

@@ -1,4 +1,4 @@
-"""The page on black boxes: its examples run, each after those before it."""
+"""The page on black boxes: its examples run as pasted, each after those before it."""
 
 import re
 from pathlib import Path
@@ -6,21 +6,15 @@ from pathlib import Path
 import jax
 import pytest
 
-from support.tiny import quick_compilation, tiny_ptsd
+from support.tiny import quick_compilation
 from support.unchecked import unchecked
-from tempering.settings import Exploration, Initial, Ladder
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "black-box.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
-def settings():
-    start = Initial(num_chains=32, num_steps=8, burn_in=4, thin=2)
-    return tiny_ptsd(exploration=Exploration(kernel="automatic"), ladder=Ladder(temperatures=(2.0, 1.0)), initial=start)
-
-
 def run(examples: list[str]) -> dict:
-    names = {"settings": settings()}
+    names: dict = {}
     promotion = jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard")
     with unchecked(), quick_compilation(), promotion[0], promotion[1]:
         for example in examples:

@@ -1,4 +1,4 @@
-"""The page on molecules: its examples run, each after those before it."""
+"""The page on molecules: its examples run as pasted, each after those before it."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from support.molecules import case
-from support.tiny import quick_compilation, tiny_ptsd
+from support.tiny import quick_compilation
 from support.unchecked import unchecked
-from tempering.settings import Initial, Ladder
 
 pytest.importorskip("openmm")
 
@@ -25,8 +24,7 @@ def run(examples: list[str], folder: Path, monkeypatch) -> dict:
     with open(folder / "peptide.pdb", "w") as file:
         app.PDBFile.writeFile(given.topology, 10 * given.conformations[0], file)
     monkeypatch.chdir(folder)
-    start = Initial(num_chains=32, num_steps=8, burn_in=4, thin=2)
-    names = {"settings": tiny_ptsd(ladder=Ladder(temperatures=(2.0, 1.0)), initial=start)}
+    names: dict = {}
     promotion = jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard")
     with unchecked(), quick_compilation(), promotion[0], promotion[1]:
         for example in examples:

@@ -1,6 +1,7 @@
 """The tutorial on one's own peptide runs as printed, with tiny settings and a small number of draws."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from support.molecules import case
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
-from tempering import api
+from tempering.methods.registry import METHODS
 from tempering.settings import Exploration, Initial, Ladder
 
 pytest.importorskip("openmm")
@@ -59,7 +60,7 @@ def test_the_tutorial_runs_to_its_picture(tmp_path, monkeypatch, capsys):
     start = Initial(num_chains=32, num_steps=40, burn_in=20, thin=4)
     moves = Exploration(kernel="hmc", num_leapfrog=8)
     tiny = tiny_ptsd(ladder=Ladder(temperatures=(1.2, 1.0)), initial=start, exploration=moves)
-    monkeypatch.setattr(api, "default_settings", lambda *_: tiny)
+    monkeypatch.setitem(METHODS, "ptsd", replace(METHODS["ptsd"], default=lambda **_: tiny))
     names = run(EXAMPLES)
     printed = capsys.readouterr().out
     assert "population" in printed and "free energy" in printed
