@@ -48,7 +48,10 @@ ONE_NETWORK = {
     "guidance": Guidance("automatic", "log_T", is_anticipating=True),
     "resampling": Resampling(quantile=None, is_resampled=False),
 }
-PILOT = {"ladder": Ladder(num_levels=4), "pilot": Pilot(num_chains=8, num_steps=16, max_rounds=3)}
+PILOT = {
+    "ladder": Ladder(num_levels=4, spacing="geometric"),
+    "pilot": Pilot(num_chains=8, num_steps=16, growth=2.0, max_rounds=3, max_rhat=1.3),
+}
 CASES = {
     "PTSD": ("ptsd", tiny_ptsd()),
     "PTSD by HMC": ("ptsd", tiny_ptsd(exploration=HMC)),
@@ -65,7 +68,7 @@ CASES = {
         "ptsd",
         tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=9, num_chains=20, thin=2, adapt_fraction=0.3)),
     ),
-    "PTSD by a Taylor step": ("ptsd", tiny_ptsd(network=NETWORK, guidance=Guidance("autodiff"))),
+    "PTSD by the coldest model": ("ptsd", tiny_ptsd(network=NETWORK, guidance=Guidance("none", is_anticipating=False))),
     "PTSD, levels of unlike size": (
         "ptsd",
         tiny_ptsd(**ONE_NETWORK, refinement=Refinement(num_steps=0), level_size=48, last_buffer_size=80),

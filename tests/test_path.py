@@ -126,7 +126,7 @@ def test_reweighting_and_stepping_stones_between_temperatures():
     plain = jnp.stack([states.log_density for states in draws]).reshape((2, 60, 100))
     wrong, error = stepping_stone(plain, jnp.asarray(betas))
     assert abs(float(wrong) - (log_z_cold - log_z_hot)) > 5 * float(error)
-    assert next_temperature(draws[0].log_ratio, jnp.ones((6000,)), 2.0, 0.3) < 2.0
+    assert next_temperature(draws[0].log_ratio, jnp.ones((6000,)), 2.0) < 2.0
 
 
 def test_inner_scale_is_that_of_the_path():

@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from support.tiny import quick_compilation
+from support.tiny import PAIRS, RESAMPLED, exactly, quick_compilation, separate
 from tempering.methods.registry import METHODS
 from tempering.settings import (
+    Exploration,
     Initial,
     Ladder,
-    Network,
+    Noise,
     PTSDSettings,
     Refinement,
-    Sampling,
     Training,
 )
 from tempering.targets import Gaussian
@@ -46,11 +46,16 @@ def test_ptsd_finds_a_gaussian_and_its_normaliser():
     settings = PTSDSettings(
         buffer_size=500,
         num_final_draws=2000,
-        ladder=Ladder(hottest=6.0, num_levels=4),
+        is_sized_by_budget=False,
+        ladder=Ladder(hottest=6.0, num_levels=4, spacing="geometric"),
         initial=Initial(num_chains=500, num_steps=30, burn_in=28, thin=2, scale=2.0),
-        network=Network(width=16, depth=2),
+        exploration=Exploration(kernel="mala"),
+        noise=Noise(),
+        network=separate(width=16, depth=2),
         training=Training(num_steps=400, num_finetune_steps=200, batch_size=128, check_every=100),
-        sampling=Sampling(num_steps=40, chunk_size=500),
+        sampling=exactly(num_steps=40, chunk_size=500),
+        guidance=PAIRS,
+        resampling=RESAMPLED,
         refinement=Refinement(num_steps=3),
     )
     sampler = METHODS["ptsd"].fit(target, jax.random.key(0), settings)

@@ -212,7 +212,7 @@ def test_given_points_have_the_density_of_the_flow():
 
 
 def test_the_settings_name_the_kicks():
-    sampling = Sampling(solver="churn", num_steps=200, churn=80.0, churn_max=5.0)
+    sampling = Sampling(solver="churn", num_steps=200, num_probes=1, churn=80.0, churn_max=5.0)
     expected = Method("churn", "exact", 1, Kicks(80.0, 5.0))
     assert method_of(sampling, with_density=True, dim=3) == expected
     assert is_exact(sampling, 3)

@@ -35,7 +35,7 @@ from tempering.weights.resample import evened
 
 NOISE, NETWORK = Noise(), Network(width=32, depth=2)
 # One set of shapes for the whole file: only the tiny buffer is compiled apart.
-TRAINING = Training(batch_size=128, learning_rate=5e-3, check_every=50)
+TRAINING = Training(batch_size=128, learning_rate=5e-3, check_every=50, patience=6)
 SIZE, NUM_STEPS = 1000, 400
 COVARIANCES = np.array([[[1.0, 0.6], [0.6, 0.8]], [[0.4, -0.2], [-0.2, 0.9]]])
 MIXTURE = GaussianMixture([[4.0, 2.0], [-3.0, 0.5]], weights=[2.0, 1.0], covariances=COVARIANCES)

@@ -69,7 +69,7 @@ def test_the_branch_sees_every_coordinate_alone():
 def test_the_residual_network_adds_the_branch():
     network = network_of(coordinate_width=5)
     np.testing.assert_array_equal(call(network, X, C_NOISE, C_TEMPERATURE), np.zeros(3))
-    assert network_of().coordinates is None
+    assert network_of(coordinate_width=0).coordinates is None
     trained = awake(network)
     features = trained.embedding(C_NOISE, C_TEMPERATURE)
     without = eqx.tree_at(lambda tree: tree.coordinates, trained, None)

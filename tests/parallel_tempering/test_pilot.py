@@ -18,7 +18,7 @@ from tempering.runs.ledger import Ledger
 from tempering.settings import Pilot
 from tempering.targets import Gaussian, GaussianMixture, ManyWell
 
-PILOT = Pilot(num_chains=32, num_steps=62, max_rounds=12)
+PILOT = Pilot(num_chains=32, num_steps=62, growth=2.0, max_rounds=12, max_rhat=1.3)
 KERNEL = MALA()
 _, COUNTER = counting_target(GaussianMixture([[0.0, 0.0]], 1.0))
 

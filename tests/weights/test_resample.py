@@ -110,7 +110,10 @@ def test_even_steps_on_the_host_give_every_particle_its_share(offset):
 @pytest.mark.parametrize("scheme", ["multinomial", "systematic"])
 def test_resampling_moves_samples_to_the_level(tempered_gaussian, scheme):
     weighted, _, mean, covariance = tempered_gaussian
-    found, ess = resampled(jax.random.key(0), weighted, Resampling(scheme=scheme)), weighted.ess_fraction
+    found, ess = (
+        resampled(jax.random.key(0), weighted, Resampling(is_resampled=True, scheme=scheme)),
+        weighted.ess_fraction,
+    )
     assert found.size == 20_000
     assert set(np.asarray(found.origin)) == {ORIGINS.index("importance_resampled")}
     # A resampled set is worth the ESS of the weights, less what the draw itself adds.
