@@ -28,7 +28,7 @@ def as_users_run_it():
         ({"dim": 2.0}, "dim = 2.0 is not allowed"),
         ({"dim": "2"}, "dim = '2' is not allowed"),
         ({"dim": -3}, "dim = -3 is not allowed"),
-        ({"method": "PTSD"}, "method = 'PTSD' is not allowed: it must be one of 'ptsd', 'pt_dm'"),
+        ({"method": "PTSD"}, "method = 'PTSD' is not allowed: it must be one of 'ptsd', 'ptsd_paper', 'pt_dm'"),
         ({"method": None}, "method = None is not allowed"),
         ({"method": ["ptsd"]}, r"method = \['ptsd'\] is not allowed"),
         ({"seed": -1}, r"seed = -1 is not allowed: it must be an integer from 0 to 2\*\*32 - 1"),
@@ -68,7 +68,7 @@ def as_users_run_it():
         ({"init": lambda key, num: jnp.zeros((num, 3))}, r"init\(key, (\d+)\) returned shape \(\1, 3\).*\(\1, 2\)"),
         ({"init": lambda key, num: jnp.zeros(2)}, r"returned shape \(2,\)"),
         ({"settings": tiny_pt_dm()}, "method 'ptsd' takes PTSDSettings, not PTDMSettings"),
-        ({"settings": {"buffer_size": 50}}, "method 'ptsd' takes PTSDSettings, not dict"),
+        ({"settings": {"buffer_size": 50}}, "buffer_size = 50 is not allowed: the budget sets the sizes"),
     ],
 )
 def test_a_bad_argument_is_refused_by_its_name(options, message, tmp_path):
