@@ -115,15 +115,9 @@ def build(kind: Any, record: Any, path: str = "", **types_by_field: Any) -> Any:
             f"{path.rstrip('.') or 'the configuration'} = {record!r} is not allowed: it must be an object with fields"
         )
     hints = {**typing.get_type_hints(kind), **types_by_field}
-<<<<<<< HEAD
     strangers = sorted(set(record) - set(hints))
     if strangers:
         raise SettingsError(unknown(f"{path}{strangers[0]}", hints))
-=======
-    others = sorted(set(record) - set(hints))
-    if others:
-        raise SettingsError(unknown(f"{path}{others[0]}", hints))
->>>>>>> packaging
     needed = [f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
     missing = sorted(set(needed) - set(record))
     if missing:
