@@ -93,8 +93,7 @@ def chains_at(told: dict, budget: int) -> int:
 def fit_points(name: str, method: str, budget: int, seed: int, num: int):
     """Points at T = 1 with weights, log Z and evaluations, and the settings as plain data."""
     import jax
-
-    from tempering.lab.baselines import Drawn
+    from baselines import Drawn
 
     target, key = TARGETS[name].make(), jax.random.key(seed)
     if method in PRESETS:
@@ -118,7 +117,8 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
             drawn = Drawn(sampler.sample(num, seed=seed), None, log_z, sampler.evaluations)
         return drawn, dataclasses.asdict(config.settings)
     if method == "pt":
-        from tempering.lab.baselines import pt_alone
+        from baselines import pt_alone
+
         from tempering.settings import Exploration
 
         settings: dict[str, Any] = dict(TARGETS[name].pt, num_chains=chains_at(TARGETS[name].pt, budget))
@@ -126,7 +126,7 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
         arguments["exploration"] = Exploration(**settings["exploration"])
         drawn = pt_alone.samples(target, key, budget, scale=TARGETS[name].scale, **arguments)
     else:
-        from tempering.lab.baselines import smc
+        from baselines import smc
 
         settings = TARGETS[name].smc
         drawn = smc.samples(target, key, budget, scale=TARGETS[name].scale, **settings)
@@ -139,8 +139,9 @@ def longest(config, name: str, budget: int):
     More chains instead of longer ones, as `scaled` would have it, leave PT short of equilibrium at every budget. No
     evaluation goes into final weights: they only report.
     """
+    from baselines.pt_alone import schedule
+
     from tempering.kernels import kernel_of
-    from tempering.lab.baselines.pt_alone import schedule
     from tempering.settings import Exploration, Ladder
 
     told = TARGETS[name].pt

@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from baselines import smc
 from measure import commit, finish
 from measure import parser as measure_parser
 from numpyro.infer import MCMC, NUTS
 
 import tempering as tp
-from tempering.lab.baselines import smc
 from tempering.settings import PTSDSettings, resolved
 
 NUM_COEFFICIENTS, NUM_ROWS = 25, 500

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from baselines import pt_alone, smc
 
 from support.counting import counting_target
 from support.random_checks import assert_mean, must_fail
 from tempering.errors import BudgetError
 from tempering.kernels import kernel_of
-from tempering.lab.baselines import pt_alone, smc
 from tempering.lab.metrics import estimated_region_weights
 from tempering.parallel_tempering.initial import planned_evaluations
 from tempering.runs.ledger import Ledger

@@ -11,13 +11,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from baselines import smc
 from building import peptide_topology
 from make_alanine import alanine_system
 
 import tempering as tp
 from support.exact_sampler import linear_denoiser, sampler_of
 from tempering.errors import EXTRAS, SettingsError, TemperingError, require_extra
-from tempering.lab.baselines import smc
 from tempering.lab.metrics.distances import wasserstein_1
 from tempering.lab.presets import PRESETS
 from tempering.lab.report import make_report

@@ -1,4 +1,4 @@
-"""The laboratory beside the library: presets, runs as data, judging, benchmarks' metrics and reports, baselines.
+"""The laboratory beside the library: presets, runs as data, judging, metrics and reports.
 
 Nothing that `tempering.fit` needs imports it.
 """

@@ -20,9 +20,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from baselines.drawn import Drawn
 from tempering.errors import BudgetError, require_extra
 from tempering.kernels import ChainState, init
-from tempering.lab.baselines.drawn import Drawn
 from tempering.runs.ledger import Ledger
 from tempering.targets import Referenced
 from tempering.targets.base import Target, evaluate_many

@@ -1,5 +1,5 @@
 """Methods without learning, to be compared with: each file has `samples(target, key, budget, ...) -> Drawn`."""
 
-from tempering.lab.baselines.drawn import Drawn
+from baselines.drawn import Drawn
 
 __all__ = ["Drawn"]

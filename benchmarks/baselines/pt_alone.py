@@ -9,9 +9,9 @@ import math
 import jax
 import jax.numpy as jnp
 
+from baselines.drawn import Drawn
 from tempering.errors import BudgetError
 from tempering.kernels import Kernel, kernel_of
-from tempering.lab.baselines.drawn import Drawn
 from tempering.numerics import log_mean_exp
 from tempering.parallel_tempering import betas_of, stepping_stone
 from tempering.parallel_tempering.initial import initial_draws, normal_start
