@@ -26,11 +26,12 @@ from tempering.diffusion.networks import make_network
 from tempering.settings import Network, Sampling
 
 num, dim, chunk_size, num_steps, with_density = json.loads(sys.argv[1])
-network = make_network(jax.random.key(0), dim, Network(width=64, depth=2))
+network = make_network(jax.random.key(0), dim, Network(width=64, depth=2, coordinate_width=0, is_shared=False))
 zeros, ones = jnp.zeros((dim,)), jnp.ones((dim,))
 levels = NoiseLevels(*(jnp.asarray(n) for n in (0.01, 10.0)))
 model = DiffusionModel(Denoiser(network, zeros, ones, jnp.zeros(())), Prior.diagonal(zeros, 10.0 * ones), levels)
-sampling = Sampling(solver="euler", divergence="hutchinson", num_steps=num_steps, chunk_size=chunk_size)
+solver = {"solver": "euler", "divergence": "hutchinson", "num_probes": 1}
+sampling = Sampling(**solver, num_steps=num_steps, chunk_size=chunk_size)
 draws, log_q = jax.block_until_ready(model.draw(jax.random.key(1), num, sampling, with_density=with_density))
 unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kibibytes, macOS in bytes
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

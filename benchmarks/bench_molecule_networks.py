@@ -65,7 +65,7 @@ NUM_CHAINS, BURN_IN, THIN, NUM_LEAPFROG = 40, 300, 4, 16
 def networks_of(target: Inner, widths: tuple[int, int], depth: int) -> dict[str, tuple[Network, float]]:
     """The networks compared, with the learning rate of each."""
     assert isinstance(target.chart, Centred)
-    alike: dict[str, Any] = {"num_particles": target.chart.num_particles}
+    alike: dict[str, Any] = {"num_particles": target.chart.num_particles, "coordinate_width": 0, "is_shared": False}
     atoms = {**alike, "atoms": target.atom_kinds}
     bonds = {**atoms, "bonds": target.bonds}
     egnn = {"kind": "egnn", "width": widths[0], "depth": 3}
@@ -87,14 +87,15 @@ def made_samples(target: Inner, num: int, is_quick: bool) -> ChainState:
     units = chosen_units(target, "automatic", None)
     assert target.init is not None
     start_fn = rows_start(units.inward(target.init))
+    exploration = Exploration(kernel="hmc", num_leapfrog=NUM_LEAPFROG, swap_interval=2)
     result = initial_draws(
         jax.random.key(0),
         Scaled(target, units),
-        kernel_of(Exploration(kernel="hmc", num_leapfrog=NUM_LEAPFROG), target.dim),
+        kernel_of(exploration, target.dim),
         start_fn,
         betas_of(TEMPERATURES),
         Initial(num_chains=num_chains, num_steps=num_steps, burn_in=burn_in, thin=THIN),
-        Exploration(kernel="hmc", num_leapfrog=NUM_LEAPFROG, swap_interval=2),
+        exploration,
         ledger=Ledger(),
     )
     return jax.tree.map(lambda leaf: leaf[-1], result.draws).out_of_units(units)
@@ -137,7 +138,9 @@ def trained(network: Network, rate: float, seed: int, buffer: Buffer, sigma_max,
     beta = jnp.ones((1,))
     data = stack(dataset_of(NOISE, (buffer,), beta, sigma_max, use_gradients=True))
     every = max(1, min(500, options.steps // 2))
-    training = Training(num_steps=options.steps, batch_size=options.batch, learning_rate=rate, check_every=every)
+    training = Training(
+        num_steps=options.steps, batch_size=options.batch, learning_rate=rate, check_every=every, patience=6
+    )
     keys, ticks = jax.random.split(jax.random.fold_in(key, 1), 1), []
     fitted, info = fit_networks(
         keys,
@@ -162,9 +165,9 @@ def judged(denoiser: Denoiser, both: Inner, buffer: Buffer, held_out: Buffer, si
     draws, log_q = model.draw(jax.random.key(7), options.draws, sampling, with_density=True)
     values, _ = evaluate_many(both, draws)
     positions = jax.jit(jax.vmap(both.chart.embed))(draws)
-    molecule = both.target
-    assert isinstance(molecule, MoleculeTarget)
-    mirrored = jax.jit(jax.vmap(lambda x: is_mirrored(x, molecule.chiral_centres)))(positions)
+    assert isinstance(both.target, MoleculeTarget)
+    chiral_centres = both.target.chiral_centres
+    mirrored = jax.jit(jax.vmap(lambda x: is_mirrored(x, chiral_centres)))(positions)
     energies, trusted = -np.asarray(values, np.float64), -np.asarray(held_out.log_density, np.float64)
     return {
         "ess_fraction": float(ess_fraction(values - log_q)),
@@ -176,8 +179,7 @@ def judged(denoiser: Denoiser, both: Inner, buffer: Buffer, held_out: Buffer, si
 
 def compare(options: argparse.Namespace) -> dict:
     """Every network and seed."""
-    left, either = alanine_dipeptide(chirality="L"), alanine_dipeptide()
-    target, both = in_inner_coordinates(left), in_inner_coordinates(either)
+    target, both = in_inner_coordinates(alanine_dipeptide(chirality="L")), in_inner_coordinates(alanine_dipeptide())
     assert isinstance(target, Inner) and isinstance(both, Inner)
     begin = time.perf_counter()
     samples = samples_of(target, options)

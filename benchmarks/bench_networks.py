@@ -187,7 +187,8 @@ def compiled_steps(geometry: Centred, options: argparse.Namespace) -> dict[str, 
 
 def settings_of(side: Side, options: argparse.Namespace) -> Network:
     """Of a network of the comparison."""
-    return Network(width=options.width or side.width, depth=options.depth or side.depth)
+    width, depth = options.width or side.width, options.depth or side.depth
+    return Network(width=width, depth=depth, coordinate_width=0, is_shared=False)
 
 
 def mebibytes(compiled) -> float | None:

@@ -43,7 +43,7 @@ from tempering.guidance.extrapolate import Guided
 from tempering.settings import Network, Sampling, Training
 
 NUM_THREADS = 2
-NETWORK = Network(kind="mlp", width=256, depth=5)
+NETWORK = Network(kind="mlp", width=256, depth=5, coordinate_width=0, is_shared=False)
 SAMPLING = Sampling(solver="euler", divergence="hutchinson", num_probes=1)
 SIGMAS = (0.002, 40.0)
 GUIDANCE_WEIGHT = 0.5

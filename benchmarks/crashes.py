@@ -44,7 +44,8 @@ def log_density(x):
     return jnp.logaddexp(-0.5 * jnp.sum(apart[0] ** 2), -0.7 - jnp.sum(apart[1] ** 2))
 
 enable_compilation_cache()
-settings = tiny_ptsd(ladder=Ladder(num_levels=3), pilot=Pilot(num_chains=8, num_steps=16, max_rounds=3))
+pilot = Pilot(num_chains=8, num_steps=16, growth=2.0, max_rounds=3, max_rhat=1.3)
+settings = tiny_ptsd(ladder=Ladder(num_levels=3, spacing="geometric"), pilot=pilot)
 tp.fit(log_density, dim=2, seed=5, settings=settings, out=sys.argv[1], progress=False)
 """
 

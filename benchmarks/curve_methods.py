@@ -151,7 +151,7 @@ def longest(config, name: str, budget: int):
     initial = schedule(budget, num_levels, kernel, scale=TARGETS[name].scale, num_chains=num_chains)
     settings = dataclasses.replace(
         config.settings,
-        ladder=Ladder(**told["temperatures"]),
+        ladder=Ladder(**told["temperatures"], spacing="geometric"),
         initial=initial,
         exploration=exploration,
         buffer_size=initial.num_chains * initial.num_draws,
@@ -169,8 +169,8 @@ def scaled(config, budget: int):
     preset's own number, if smaller) its steps and burn-in.
     """
     from tempering.errors import BudgetError, SettingsError
-    from tempering.lab.run import target_of
     from tempering.methods.budget import planned
+    from tempering.registry import target_of
 
     if config.settings.is_sized_by_budget:
         return dataclasses.replace(config, budget=budget)

@@ -40,7 +40,7 @@ from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.guidance.choose import candidates
-from tempering.lab import extrapolation
+from tempering.lab.extrapolation import WAYS as EVERY_WAY
 from tempering.lab.metrics import (
     energy_tvd,
     energy_wasserstein_1,
@@ -90,9 +90,10 @@ class Case:
 
 
 def cases() -> dict[str, Case]:
+    network = Network(width=128, depth=3, coordinate_width=24, is_shared=False)
     return {
-        "mog40": Case(make_target("mog40"), MixtureTruth, Network(width=128, depth=3, coordinate_width=24)),
-        "mw32": Case(make_target("many_well", dim=32), ManyWellTruth, Network(width=128, depth=3, coordinate_width=24)),
+        "mog40": Case(make_target("mog40"), MixtureTruth, network),
+        "mw32": Case(make_target("many_well", dim=32), ManyWellTruth, network),
     }
 
 
@@ -128,10 +129,10 @@ def train(key, case: Case, buffers: tuple[Buffer, Buffer], sizes: Sizes) -> dict
 
 def model_of(case: Case, buffers: tuple[Buffer, Buffer], networks: dict, way: str, sizes: Sizes) -> DiffusionModel:
     """The model at T = 0.1: its noise range and prior are what is known from T = 1, the same for every way."""
-    settings = settings_of(case.network, way, sizes)
-    sigma_max, unused = largest_sigma(settings.noise, buffers[0]), jnp.ones((2,))
-    levels = Levels((HOT, COLD, AIM), buffers, unused, sigma_max, networks[way in SHARED])
-    (model,) = candidates(levels, settings, extrapolation.WAYS).values()
+    settings, no_steps = settings_of(case.network, way, sizes), jnp.zeros(2)
+    sigma_max = largest_sigma(settings.noise, buffers[0])
+    levels = Levels((HOT, COLD, AIM), buffers, no_steps, sigma_max, networks[way in SHARED])
+    (model,) = candidates(levels, settings, EVERY_WAY).values()
     return model
 
 

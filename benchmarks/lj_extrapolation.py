@@ -23,20 +23,19 @@ import jax.numpy as jnp
 import numpy as np
 from measure import commit
 
-from tempering.buffer import Buffer, Levels
+from tempering.buffer import Levels
 from tempering.diffusion import fit_networks
-from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
+from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.guidance.choose import candidates
-from tempering.lab import extrapolation
+from tempering.lab.extrapolation import WAYS as EVERY_WAY
 from tempering.lab.metrics import energy_tvd
 from tempering.lab.metrics.particles import distance_tvd, pair_distances
 from tempering.lab.presets import preset
 from tempering.lab.reference import Reference, cached_reference, load_reference
-from tempering.lab.run import target_of
 from tempering.methods.begin import begin
 from tempering.methods.explore import explore
-from tempering.parallel_tempering import betas_of
+from tempering.registry import target_of
 from tempering.runs.config import with_changes
 from tempering.runs.ledger import Ledger
 from tempering.settings import Guidance, PTSDSettings
@@ -77,22 +76,23 @@ def reference_of(config, options: argparse.Namespace) -> Reference:
     return cached_reference(config.target, options.num_reference, **sizes)[0]
 
 
-def buffers_of(key, target, settings, ledger: Ledger) -> tuple[Buffer, ...]:
-    """Samples of the two hot levels, by the preset's initial PT."""
-    run = begin(target, key, settings, 1, None, ledger, None, ignore_event)
-    levels = explore(run, run.start.temperatures[:2], keep=2)
+def explored(key, target, settings, ledger: Ledger) -> Levels:
+    """The two hot levels, by the preset's initial PT, and T = 1 as the level to reach."""
+    run = begin(target, key, settings, 2, None, ledger, None, ignore_event)
+    *hot, aim = run.start.temperatures
+    levels = explore(run, tuple(hot), keep=2)
     for record in run.journal.ordered():
         print(f"          T = {record.temperature}: R-hat {record.rhat}, acceptance {record.acceptance}", flush=True)
-    return levels.buffers
+    return levels.towards(aim)
 
 
-def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max, stages: Stages) -> dict[bool, tuple]:
+def trained(key, target, settings, hot: Levels, stages: Stages) -> dict[bool, tuple]:
     """The networks by whether one serves both temperatures; hottest first."""
     key_network, key_shared, key_apart = jax.random.split(key, 3)
 
     def data_of(levels: list[int]):
-        kept = tuple(buffers[level] for level in levels)
-        return dataset_of(settings.noise, kept, betas[jnp.asarray(levels)], sigma_max, use_gradients=True)
+        kept = tuple(hot.buffers[level] for level in levels)
+        return dataset_of(settings.noise, kept, hot.betas[jnp.asarray(levels)], hot.sigma_max, use_gradients=True)
 
     def fit(key, is_shared: bool, parts: list[list[int]]) -> tuple:
         network = dataclasses.replace(settings.network, is_shared=is_shared)
@@ -111,13 +111,11 @@ def trained(key, target, settings, buffers: tuple[Buffer, ...], betas, sigma_max
 
 def measured(target, points: np.ndarray, reference: np.ndarray) -> dict:
     """Energy and distance TVD of centred configurations."""
-    geometry = target.geometry
     energies = jax.jit(lambda x: -jax.lax.map(target.target.log_density, x, batch_size=1000))
     ours, theirs = (np.asarray(energies(jnp.asarray(x, jnp.float32))) for x in (points, reference))
-    particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
     return {
         "energy_tvd": energy_tvd(ours, theirs),
-        "distance_tvd": float(distance_tvd(points, reference, **particles)),
+        "distance_tvd": float(distance_tvd(points, reference, **target.geometry.as_dict())),
         "median_energy": float(np.median(ours)),
     }
 
@@ -185,23 +183,20 @@ def main() -> None:
     reference = reference_of(config, options)
     stages.done("reference", "converged" if reference.is_converged else "NOT converged")
     key_data, key_train, key_draw = jax.random.split(jax.random.key(options.seed), 3)
-    buffers = buffers_of(key_data, target, settings, ledger)
+    levels = explored(key_data, target, settings, ledger)
     stages.done("parallel tempering", f"{ledger.total:,} evaluations")
-    assert settings.ladder.temperatures is not None
-    betas, sigma_max = betas_of(tuple(settings.ladder.temperatures)), largest_sigma(settings.noise, buffers[0])
-    networks = trained(key_train, target, settings, buffers, betas[:2], sigma_max, stages)
-    geometry = target.geometry
-    assert geometry is not None
-    particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
+    networks = trained(key_train, target, settings, levels, stages)
+    assert target.geometry is not None
+    particles = target.geometry.as_dict()
     distances = {"reference": np.ravel(pair_distances(reference.positions[: options.num], **particles))}
     rows = {}
     for way, (title, guidance) in WAYS.items():
         network = dataclasses.replace(settings.network, is_shared=way in SHARED)
         chosen = dataclasses.replace(settings, guidance=guidance, network=network)
-        levels = Levels(tuple(settings.ladder.temperatures), buffers, betas[:2], sigma_max, networks[way in SHARED])
-        (model,) = candidates(levels, chosen, extrapolation.WAYS).values()
+        trained_levels = dataclasses.replace(levels, networks=networks[way in SHARED])
+        (model,) = candidates(trained_levels, chosen, EVERY_WAY).values()
         inner, _ = model.draw(key_draw, options.num, settings.sampling.raw, with_density=False)
-        points = np.asarray(jax.vmap(geometry.embed)(inner))
+        points = np.asarray(jax.vmap(target.geometry.embed)(inner))
         stages.done(f"draws by {title}")
         distances[way] = np.ravel(pair_distances(points, **particles))
         rows[way] = measured(target, points, reference.positions)

@@ -29,7 +29,7 @@ from tempering.kernels import ChainState
 from tempering.lab.metrics.energy import energy_tvd
 from tempering.lab.presets import preset
 from tempering.lab.reference import cached_reference, load_reference
-from tempering.lab.run import target_of
+from tempering.registry import target_of
 from tempering.targets import in_inner_coordinates
 from tempering.targets.base import evaluate_many
 

@@ -78,7 +78,7 @@ def main() -> None:
     positions = jnp.asarray(reference.positions[:NUM_SAMPLES], jnp.float32)
     samples = jax.vmap(geometry.restrict)(positions)
     samples = jax.random.permutation(jax.random.key(0), samples / jnp.std(samples))
-    settings = Network(width=options.width, depth=3)
+    settings = Network(width=options.width, depth=3, coordinate_width=0, is_shared=False)
     losses: dict[str, list[float]] = {name: [] for name in NAMES}
     for seed in options.seeds:
         key_start, key_train = jax.random.split(jax.random.key(seed))
