@@ -13,6 +13,7 @@ from tempering.settings import (
     Ladder,
     MethodSettings,
     Noise,
+    Pilot,
     PTDMSettings,
     PTSDSettings,
     Refinement,
@@ -22,7 +23,27 @@ from tempering.settings import (
 )
 from tempering.transforms.centred import Centred
 
-__all__ = ["MOLECULE_PRESETS"]
+__all__ = ["MOLECULE_PRESETS", "named_run", "pt_dm_like"]
+
+
+def named_run(
+    name: str,
+    description: str,
+    target: TargetConfig,
+    settings: MethodSettings,
+    metrics: MetricsConfig,
+    budget: int | None = None,
+) -> RunConfig:
+    """A run of the method whose settings these are."""
+    method = next(method for method, kind in SETTINGS_OF.items() if type(settings) is kind)
+    return RunConfig(name, description, target, method, settings, budget=budget, metrics=metrics)
+
+
+def pt_dm_like(settings: MethodSettings, ladder: Ladder, initial: Initial) -> PTDMSettings:
+    """PT+DM with the buffer, final draws, moves, network, noise, training and sampling of another method's settings."""
+    own = {field.name: getattr(settings, field.name) for field in dataclasses.fields(PTDMSettings)}
+    return PTDMSettings(**{**own, "pilot": Pilot(), "ladder": ladder, "initial": initial})
+
 
 _ATOMS = tuple(range(22))
 _BONDS = (
@@ -74,17 +95,8 @@ _OURS = ReweightedSettings(
     sampling=_SAMPLING,
     last_refinement=Refinement(num_steps=26, num_states=8, adapt_fraction=0.1),
 )
-_OURS_PT_DM = PTDMSettings(
-    is_sized_by_budget=False,
-    buffer_size=80_000,
-    num_final_draws=2_000,
-    ladder=_LADDER,
-    initial=Initial(num_chains=50, num_steps=3_774, burn_in=500, thin=2),
-    exploration=_EXPLORATION,
-    network=_NETWORK,
-    noise=_DEFAULTS.noise,
-    training=_TRAINING,
-    sampling=_SAMPLING,
+_OURS_PT_DM = dataclasses.replace(
+    pt_dm_like(_OURS, _LADDER, Initial(num_chains=50, num_steps=3_774, burn_in=500, thin=2)), buffer_size=80_000
 )
 
 # The appendix: 1e7 MALA steps at the two hottest of five temperatures, truncation at the 0.8 quantile, PT from 1,000 of
@@ -107,17 +119,9 @@ _PAPER = dataclasses.replace(
     refinement=Refinement(num_steps=1_000, num_chains=1_000, thin=10, adapt_fraction=0.1),
 )
 # Five levels for 5.2e6 steps, trained twice as long at twice the learning rate.
-_PAPER_PT_DM = PTDMSettings(
-    is_sized_by_budget=False,
-    buffer_size=_PAPER.buffer_size,
-    num_final_draws=0,
-    ladder=_PAPER.ladder,
-    initial=Initial(num_chains=100, num_steps=52_000, burn_in=5_200, thin=46),
-    exploration=_PAPER.exploration,
-    network=_PAPER.network,
-    noise=_PAPER.noise,
+_PAPER_PT_DM = dataclasses.replace(
+    pt_dm_like(_PAPER, _PAPER.ladder, Initial(num_chains=100, num_steps=52_000, burn_in=5_200, thin=46)),
     training=dataclasses.replace(_PAPER.training, num_steps=40_000, learning_rate=4e-3),
-    sampling=_PAPER.sampling,
 )
 
 # In internal coordinates nothing is stiff: the defaults of any density, from T = 5 on, with more training.
@@ -138,61 +142,18 @@ def _internal(method: str) -> MethodSettings:
     )
 
 
+_PAPERS = "alanine dipeptide, the paper's appendix, trained for less long"
+_INTERNALLY = "alanine dipeptide in bond lengths, angles and torsions"
+_BESIDE_IT = "PT+DM on alanine dipeptide in internal coordinates, at equal evaluations"
 MOLECULE_PRESETS: dict[str, RunConfig] = {
-    run.name: run
-    for run in (
-        RunConfig(
-            "aldp",
-            "alanine dipeptide, Cartesian, within the paper's evaluations",
-            _LEFT,
-            "reweighted",
-            _OURS,
-            budget=_BUDGET,
-            metrics=_METRICS,
-        ),
-        RunConfig(
-            "aldp-pt-dm",
-            "PT+DM on alanine dipeptide at the evaluations of aldp",
-            _LEFT,
-            "pt_dm",
-            _OURS_PT_DM,
-            budget=_BUDGET,
-            metrics=_METRICS,
-        ),
-        RunConfig(
-            "aldp-internal",
-            "alanine dipeptide in bond lengths, angles and torsions",
-            _INTERNAL_TARGET,
-            "ptsd",
-            _internal("ptsd"),
-            budget=_INTERNAL_BUDGET,
-            metrics=_METRICS,
-        ),
-        RunConfig(
-            "aldp-internal-pt-dm",
-            "PT+DM on alanine dipeptide in internal coordinates, at equal evaluations",
-            _INTERNAL_TARGET,
-            "pt_dm",
-            _internal("pt_dm"),
-            budget=_INTERNAL_BUDGET,
-            metrics=_METRICS,
-        ),
-        RunConfig(
-            "aldp-paper",
-            "PTSD on alanine dipeptide, the paper's appendix, trained for less long",
-            _BOTH,
-            "ptsd",
-            _PAPER,
-            metrics=_PAPER_METRICS,
-        ),
-        RunConfig(
-            "aldp-paper-pt-dm",
-            "PT+DM on alanine dipeptide, the paper's appendix, trained for less long",
-            _BOTH,
-            "pt_dm",
-            _PAPER_PT_DM,
-            metrics=_PAPER_METRICS,
-        ),
+    name: named_run(name, description, target, settings, _PAPER_METRICS if budget is None else _METRICS, budget)
+    for name, description, target, settings, budget in (
+        ("aldp", "alanine dipeptide, Cartesian, within the paper's evaluations", _LEFT, _OURS, _BUDGET),
+        ("aldp-pt-dm", "PT+DM on alanine dipeptide at the evaluations of aldp", _LEFT, _OURS_PT_DM, _BUDGET),
+        ("aldp-internal", _INTERNALLY, _INTERNAL_TARGET, _internal("ptsd"), _INTERNAL_BUDGET),
+        ("aldp-internal-pt-dm", _BESIDE_IT, _INTERNAL_TARGET, _internal("pt_dm"), _INTERNAL_BUDGET),
+        ("aldp-paper", f"PTSD on {_PAPERS}", _BOTH, _PAPER, None),
+        ("aldp-paper-pt-dm", f"PT+DM on {_PAPERS}", _BOTH, _PAPER_PT_DM, None),
     )
 }
 """By name; `presets.PRESETS` has them too."""

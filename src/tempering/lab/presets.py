@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tempering.errors import SettingsError
 from tempering.lab.ablations import ablations
-from tempering.lab.molecule_presets import MOLECULE_PRESETS
+from tempering.lab.molecule_presets import MOLECULE_PRESETS, named_run, pt_dm_like
 from tempering.runs.config import SETTINGS_OF, MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
     Exploration,
@@ -21,7 +21,6 @@ from tempering.settings import (
     Network,
     Noise,
     Pilot,
-    PTDMSettings,
     PTSDSettings,
     Refinement,
     Resampling,
@@ -99,25 +98,11 @@ _LJ55_EXTRAPOLATION = PTSDSettings(
 )
 
 
-def _pt_dm(settings: PTSDSettings, ladder: Ladder, initial: Initial) -> PTDMSettings:
-    """PT+DM with the same buffer, network, noise, training and sampling as a PTSD run."""
-    return PTDMSettings(
-        is_sized_by_budget=False,
-        buffer_size=settings.buffer_size,
-        num_final_draws=settings.num_final_draws,
-        ladder=ladder,
-        initial=initial,
-        exploration=settings.exploration,
-        network=settings.network,
-        noise=settings.noise,
-        training=settings.training,
-        sampling=settings.sampling,
-    )
-
-
-def _run(name: str, description: str, target: TargetConfig, settings, metrics: MetricsConfig) -> RunConfig:
-    method = "ptsd" if isinstance(settings, PTSDSettings) else "pt_dm"
-    return RunConfig(name, description, target, method, settings, metrics=metrics)
+def _paper_pt_dm(title: str, base: RunConfig, ladder: Ladder, initial: Initial) -> RunConfig:
+    """PT+DM beside a run of the paper's, with its ladder and chains in place of that run's."""
+    description = f"PT+DM on {title}, the paper's ladder, at the evaluations of {base.name}"
+    settings = pt_dm_like(base.settings, ladder, initial)
+    return named_run(f"{base.name}-pt-dm", description, base.target, settings, base.metrics)
 
 
 def _ours(
@@ -201,6 +186,11 @@ def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
     return settings
 
 
+_TABLE = "the paper's table"
+_MOG40_PAPER_RUN = named_run("mog40-paper", f"PTSD on MoG-40, {_TABLE}", _MOG40, _PAPER, _PAPER_METRICS)
+_MW32_PAPER_RUN = named_run("mw32-paper", f"PTSD on Many-Well-32, {_TABLE}", _MW32, _MW32_PAPER, _MW32_PAPER_METRICS)
+_LJ55_PAPER_RUN = named_run("lj55-paper", f"PTSD on LJ-55, {_TABLE}", _LJ55, _LJ55_PAPER, _LJ55_PAPER_METRICS)
+
 PRESETS: dict[str, RunConfig] = {
     run.name: run
     for run in (
@@ -217,48 +207,33 @@ PRESETS: dict[str, RunConfig] = {
         _of_particles("dw4-pt-dm", "PT+DM on DW-4, at equal evaluations", _DW4, Centred(4, 2), 20_000, "pt_dm"),
         _of_particles("lj13-pt-dm", "PT+DM on LJ-13, at equal evaluations", _LJ13, Centred(13, 3), 100_000, "pt_dm"),
         _of_particles("lj55-pt-dm", "PT+DM on LJ-55, at equal evaluations", _LJ55, Centred(55, 3), 150_000, "pt_dm"),
-        _run("mog40-paper", "PTSD on MoG-40, the paper's table", _MOG40, _PAPER, _PAPER_METRICS),
-        _run("mw32-paper", "PTSD on Many-Well-32, the paper's table", _MW32, _MW32_PAPER, _MW32_PAPER_METRICS),
-        _run(
-            "mog40-paper-pt-dm",
-            "PT+DM on MoG-40, the paper's ladder, at the evaluations of mog40-paper",
-            _MOG40,
-            _pt_dm(
-                _PAPER,
-                Ladder(hottest=200.0, num_levels=4, spacing="geometric"),
-                Initial(num_chains=100, num_steps=2700, burn_in=270, thin=9),
-            ),
-            _PAPER_METRICS,
+        _MOG40_PAPER_RUN,
+        _MW32_PAPER_RUN,
+        _paper_pt_dm(
+            "MoG-40",
+            _MOG40_PAPER_RUN,
+            Ladder(hottest=200.0, num_levels=4, spacing="geometric"),
+            Initial(num_chains=100, num_steps=2700, burn_in=270, thin=9),
         ),
-        _run(
-            "mw32-paper-pt-dm",
-            "PT+DM on Many-Well-32, the paper's ladder, at the evaluations of mw32-paper",
-            _MW32,
-            _pt_dm(
-                _MW32_PAPER,
-                Ladder(hottest=10.0, num_levels=10, spacing="geometric"),
-                Initial(num_chains=20, num_steps=28_480, burn_in=14_240, thin=10),
-            ),
-            _MW32_PAPER_METRICS,
+        _paper_pt_dm(
+            "Many-Well-32",
+            _MW32_PAPER_RUN,
+            _MW32_PAPER.ladder,
+            Initial(num_chains=20, num_steps=28_480, burn_in=14_240, thin=10),
         ),
-        _run(
+        named_run(
             "lj55-extrapolation",
             "LJ-55 at T = 1 from models of T = 2 and 1.5, uncorrected; benchmarks/lj_extrapolation.py compares ways",
             _LJ55,
             _LJ55_EXTRAPOLATION,
             MetricsConfig(num_transport=200, num_weighted=0),
         ),
-        _run("lj55-paper", "PTSD on LJ-55, the paper's table", _LJ55, _LJ55_PAPER, _LJ55_PAPER_METRICS),
-        _run(
-            "lj55-paper-pt-dm",
-            "PT+DM on LJ-55, the paper's ladder, at the evaluations of lj55-paper",
-            _LJ55,
-            _pt_dm(
-                _LJ55_PAPER,
-                Ladder(hottest=3.0, num_levels=3, spacing="geometric"),
-                Initial(num_chains=1, num_steps=50_000, burn_in=5_000, thin=2),
-            ),
-            _LJ55_PAPER_METRICS,
+        _LJ55_PAPER_RUN,
+        _paper_pt_dm(
+            "LJ-55",
+            _LJ55_PAPER_RUN,
+            _LJ55_PAPER.ladder,
+            Initial(num_chains=1, num_steps=50_000, burn_in=5_000, thin=2),
         ),
     )
 }
