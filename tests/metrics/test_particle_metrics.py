@@ -12,12 +12,10 @@ from scipy.spatial.transform import Rotation
 
 from support.random_checks import must_fail
 from tempering.lab.metrics import MetricError, alignment, energy_tvd, wasserstein_2
-from tempering.lab.metrics.alignment import aligned_distances, aligned_w2, default_max_configurations
+from tempering.lab.metrics.alignment import aligned_distances, aligned_w2, most_permuted
 from tempering.lab.metrics.particles import (
     distance_tvd,
-    histograms,
     pair_distances,
-    quadratic_values,
 )
 from tempering.transforms import centred
 
@@ -119,30 +117,6 @@ def test_memory_is_bounded():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 64e6
-
-
-# The quadratic observable and the histograms
-
-
-def test_the_quadratic_observable_is_half_the_mean_square_distance():
-    """sum_i |x_i - mean|^2 = sum over pairs of r^2 / n: known without a centre."""
-    expected = np.sum(pair_distances(X, **FIVE) ** 2, axis=1) / 5
-    np.testing.assert_allclose(quadratic_values(X, **FIVE), expected)
-    must_fail(np.testing.assert_allclose, np.sum(X**2, axis=1), expected, rtol=1e-3)  # the centre forgotten
-
-
-def test_histograms_hold_all_mass_and_give_the_tvds():
-    energies, reference_energies = np.append(np.arange(38.0), [np.nan, np.inf]), np.arange(30.0) + 2.5
-    result = histograms(X, Y, energies=energies, reference_energies=reference_energies, num_bins=20, **FIVE)
-    assert set(result) == {"energy", "distance"}
-    for histogram in result.values():
-        widths = np.diff(histogram.edges)
-        assert histogram.edges.shape == (21,) and histogram.density.shape == (20,)
-        assert widths @ histogram.density == pytest.approx(1.0 - histogram.share_outside)
-        assert widths @ histogram.reference_density == pytest.approx(1.0)
-    assert result["energy"].share_outside == pytest.approx(11 / 40)  # 0, 1, 2; 32 to 37; NaN and infinity
-    assert result["energy"].tvd == pytest.approx(energy_tvd(energies, reference_energies, num_bins=20))
-    assert result["distance"].tvd == pytest.approx(distance_tvd(X, Y, num_bins=20, **FIVE))
 
 
 # Alignment
@@ -259,16 +233,13 @@ def test_aligned_w2_of_one_and_many():
     assert aligned_w2(X, Y, **FIVE) == pytest.approx(aligned_w2(Y, X, **FIVE))
 
 
-def test_a_subsample_is_even_and_every_row_is_checked():
-    expected = aligned_w2(X[::4], Y[::3], **FIVE)
-    assert aligned_w2(X, Y, max_configurations=10, **FIVE) == pytest.approx(expected)
+def test_every_row_is_checked_and_permuted_ones_are_few():
     lost = X.copy()
     lost[1, 0] = np.nan
     with pytest.raises(MetricError, match="1 of the 40 rows of samples"):
-        aligned_w2(lost, Y, max_configurations=10, **FIVE)
-    assert default_max_configurations(55, is_permuted=True) == 327
-    assert default_max_configurations(4, is_permuted=True) == 2000
-    assert default_max_configurations(55, is_permuted=False) is None
+        aligned_w2(lost, Y, **FIVE)
+    assert most_permuted(55) == 327
+    assert most_permuted(4) == 2000
 
 
 @pytest.mark.parametrize("function", [distance_tvd, aligned_distances, aligned_w2])
@@ -284,11 +255,9 @@ def test_refusals(function):
             function(x, y, **sizes)
 
 
-def test_refusals_of_single_functions():
+def test_a_histogram_without_bins_is_refused():
     with pytest.raises(MetricError, match="num_bins"):
         distance_tvd(X, Y, num_bins=0, **FIVE)
-    with pytest.raises(MetricError, match="max_configurations"):
-        aligned_w2(X, Y, max_configurations=0, **FIVE)
 
 
 # Reference samples

@@ -57,7 +57,7 @@ def test_exact_draws_are_at_the_floor(second):
     for name, metric in found.items():
         # Differences of populations scatter about their expected size; histograms hardly.
         assert metric.value < (4.0 if name == "rare_mode_error" else 1.3) * metric.floor, name
-        assert metric.num_samples == 1_500 and not metric.has_failed
+        assert metric.num_samples == 1_500 and metric.failure is None
     assert found["phi_tvd"].num_floor == (1_000 if second is None else 1_500)
 
 

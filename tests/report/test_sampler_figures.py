@@ -13,7 +13,6 @@ from tempering.errors import RunFolderError
 from tempering.lab.metrics.particles import pair_distances
 from tempering.lab.report.contents import read_contents
 from tempering.plots.sampler_figures import (
-    SAMPLER_FIGURES,
     SamplerContents,
     _shares,
     sampler_figures,
@@ -41,9 +40,9 @@ def _texts(figure) -> list[str]:
 def test_a_run_has_every_figure_and_they_are_written(plane_run, tmp_path):
     known = SamplerContents(_facts(plane_run), DRAWS, LOG_WEIGHTS, folder=plane_run)
     figures = sampler_figures(known)
-    assert tuple(figures) == SAMPLER_FIGURES
+    assert list(figures) == ["levels", "ladder", "marginals", "level_energies", "weights", "training"]
     paths = write_figures(figures, tmp_path / "new" / "figures")
-    assert [path.name for path in paths] == [f"{name}.png" for name in SAMPLER_FIGURES]
+    assert [path.name for path in paths] == [f"{name}.png" for name in figures]
     for path in paths:
         pixels = matplotlib.image.imread(path)
         assert 150 < pixels.shape[0] < 1500 and 500 < pixels.shape[1] < 1500 and pixels[..., :3].std() > 0.01

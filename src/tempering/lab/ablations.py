@@ -2,26 +2,21 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 from tempering.runs.config import RunConfig
 from tempering.settings import Guidance, PTSDSettings
 
 __all__ = ["ablations"]
 
-_WAYS = {
-    "fd": ("finite difference linear in T", Guidance("finite_difference", "T", is_anticipating=False)),
-    "fd-log": ("finite difference linear in log T", Guidance("finite_difference", "log_T", is_anticipating=False)),
-    "fd-2": (
-        "finite difference of second order in log T",
-        Guidance("second_order", "log_T", is_anticipating=False),
-    ),
-    "me": (
-        "model extrapolation: the network asked for the next temperature",
-        Guidance("conditioned", "T", is_anticipating=False),
-    ),
-    "ad": ("autodiff: a Taylor step of the network in T", Guidance("autodiff", "T", is_anticipating=False)),
-    "rs": ("rescaled score of the coldest model", Guidance("rescale", "T", is_anticipating=False)),
-    "no-guidance": ("the coldest model as it is", Guidance("none", "T", is_anticipating=False)),
+_WAYS: dict[str, tuple[str, Any, Any]] = {
+    "fd": ("finite difference linear in T", "finite_difference", "T"),
+    "fd-log": ("finite difference linear in log T", "finite_difference", "log_T"),
+    "fd-2": ("finite difference of second order in log T", "second_order", "log_T"),
+    "me": ("model extrapolation: the network asked for the next temperature", "conditioned", "T"),
+    "ad": ("autodiff: a Taylor step of the network in T", "autodiff", "T"),
+    "rs": ("rescaled score of the coldest model", "rescale", "T"),
+    "no-guidance": ("the coldest model as it is", "none", "T"),
 }
 """Ways to the next level, none of them helped by the anticipated buffer."""
 
@@ -50,7 +45,8 @@ def ablations(base: RunConfig) -> Iterator[RunConfig]:
     settings = base.settings
     assert isinstance(settings, PTSDSettings)
     changed = {
-        name: (words, dataclasses.replace(settings, guidance=guidance)) for name, (words, guidance) in _WAYS.items()
+        name: (words, dataclasses.replace(settings, guidance=Guidance(kind, coordinate, is_anticipating=False)))
+        for name, (words, kind, coordinate) in _WAYS.items()
     }
     for name, (words, new) in (changed | _without(settings)).items():
         yield dataclasses.replace(base, name=f"{base.name}-{name}", description=f"{base.name}: {words}", settings=new)

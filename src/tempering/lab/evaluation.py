@@ -63,11 +63,10 @@ def judge(
         sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
     with ThreadPoolExecutor(1) as beside:
         # Transport keeps the host busy, draws with their densities the device.
-        drawn = (
-            beside.submit(sampler.model.draw, key_weights, config.num_weighted, sampler.sampling, with_density=True)
-            if config.num_weighted
-            else None
-        )
+        drawn = None
+        if config.num_weighted:
+            settings = key_weights, config.num_weighted, sampler.sampling
+            drawn = beside.submit(sampler.model.draw, *settings, with_density=True)
         if sets:
             arrays["reference"] = sets[0]
             metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
@@ -77,8 +76,11 @@ def judge(
                     jax.random.fold_in(key, 5), target, draws, config.num_langevin, sampler.ledger
                 )
                 arrays["moved"] = sampler.outer(moved)
+                remark = f"; after {config.num_langevin:,} Langevin steps on the draws"
+                if num_replaced:
+                    remark += f", {num_replaced:,} of which had no usable density and were replaced by others"
                 compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
-                metrics |= _renamed(compared, config.num_langevin, num_replaced)
+                metrics |= _named(compared, "langevin", remark)
     for name in ("draws", "reference"):
         if name in arrays:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
@@ -138,19 +140,13 @@ def _reweighted(
     return metrics
 
 
-def _renamed(metrics: dict[str, Metric], num_steps: int, num_replaced: int) -> dict[str, Metric]:
-    after = f"; after {num_steps:,} Langevin steps on the draws"
-    if num_replaced:
-        after += f", {num_replaced:,} of which had no usable density and were replaced by others"
-    return _named(metrics, "langevin", after)
-
-
 def _named(metrics: dict[str, Metric], ending: str, remark: str) -> dict[str, Metric]:
-    renamed = (
-        dataclasses.replace(metric, name=f"{name}_{ending}", description=metric.description + remark)
+    return {
+        f"{name}_{ending}": dataclasses.replace(
+            metric, name=f"{name}_{ending}", description=metric.description + remark
+        )
         for name, metric in metrics.items()
-    )
-    return {metric.name: metric for metric in renamed}
+    }
 
 
 def langevin(
@@ -187,7 +183,7 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
     sampler.ledger.spend("metrics", num, with_gradient=False)
     exact = _log_densities(sampler.target, np.asarray(reference)).astype(np.float64) - sampler.target.log_z()
     error = float(np.std(log_q) / np.sqrt(num))
-    is_finite = bool(np.all(np.isfinite(log_q)))
+    num_bad = int(np.sum(~np.isfinite(log_q)))
     return {
         "log_likelihood": Metric(
             "log_likelihood",
@@ -199,9 +195,7 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
             num_samples=num,
             num_floor=num,
             floor_source="the normalised target",
-            failure=None
-            if is_finite
-            else f"{int(np.sum(~np.isfinite(log_q)))} of {num} log likelihoods are not finite",
+            failure=f"{num_bad} of {num} log likelihoods are not finite" if num_bad else None,
         )
     }
 
@@ -240,8 +234,4 @@ def _grid(sampler: Sampler, target: Target, arrays: dict[str, np.ndarray]) -> di
     x, y = (np.linspace(low[i] - margin[i], high[i] + margin[i], _GRID, dtype=np.float32) for i in (0, 1))
     mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     sampler.ledger.spend("metrics", mesh.shape[0], with_gradient=False)
-    return {
-        "grid_x": x,
-        "grid_y": y,
-        "grid_log_density": _log_densities(target, mesh).reshape(_GRID, _GRID),
-    }
+    return {"grid_x": x, "grid_y": y, "grid_log_density": _log_densities(target, mesh).reshape(_GRID, _GRID)}

@@ -6,7 +6,7 @@ docs/decisions/0003-paper-presets.md.
 
 import dataclasses
 import difflib
-from typing import Any, Literal
+from typing import Literal
 
 from tempering.errors import SettingsError
 from tempering.lab.ablations import ablations
@@ -109,38 +109,30 @@ def _ours(
     name: str,
     description: str,
     target: TargetConfig,
-    dim: int,
-    budget: int,
-    method: Literal["ptsd", "pt_dm"] = "ptsd",
-    geometry: Centred | None = None,
-) -> RunConfig:
-    """What `tp.fit` does with this density and budget: the same settings for every target."""
-    particles: dict[str, Any] = {} if geometry is None else geometry.as_dict()
-    settings = resolved(SETTINGS_OF[method](), dim, **particles)
-    return RunConfig(name, description, target, method, settings, budget=budget, metrics=MetricsConfig())
-
-
-def _of_particles(
-    name: str,
-    description: str,
-    target: TargetConfig,
-    geometry: Centred,
+    size: int | Centred,
     budget: int,
     method: Literal["ptsd", "pt_dm"] = "ptsd",
 ) -> RunConfig:
-    config = _ours(name, description, target, geometry.dim, budget, method, geometry)
+    """What `tp.fit` does with this density and budget: the same settings for every target but liquids.
+
+    Args:
+        size: the dimension, or the particles.
+    """
+    geometry = size if isinstance(size, Centred) else None
+    dim, particles = (size, (0, 3)) if isinstance(size, int) else (size.dim, (size.num_particles, size.spatial_dim))
+    settings = resolved(SETTINGS_OF[method](), dim, *particles)
     # A thousand of each need a million optimal permutations; weights of a churned sampler cost more than its training.
-    metrics = MetricsConfig(num_transport=300)
-    if target.name != "lj":
-        return dataclasses.replace(config, metrics=metrics)
-    if geometry.dim > _LARGEST_WEIGHED:
-        metrics = MetricsConfig(num_transport=100, num_weighted=0, num_langevin=1_000)
-    return dataclasses.replace(config, settings=_of_liquid(config.settings, geometry), metrics=metrics)
+    metrics = MetricsConfig() if geometry is None else MetricsConfig(num_transport=300)
+    if geometry is not None and target.name == "lj":
+        settings = _of_liquid(settings, geometry)
+        if geometry.dim > _LARGEST_WEIGHED:
+            metrics = MetricsConfig(num_transport=100, num_weighted=0, num_langevin=1_000)
+    return RunConfig(name, description, target, method, settings, budget=budget, metrics=metrics)
 
 
 def _small_lj13() -> RunConfig:
     """LJ-13 for two CPU cores and minutes: learned from the chains alone, with a network that is quick there."""
-    config = _of_particles("lj13-small", "LJ-13 on two CPU cores within minutes", _LJ13, Centred(13, 3), 100_000)
+    config = _ours("lj13-small", "LJ-13 on two CPU cores within minutes", _LJ13, Centred(13, 3), 100_000)
     settings = dataclasses.replace(
         config.settings,
         num_final_draws=0,
@@ -198,15 +190,15 @@ PRESETS: dict[str, RunConfig] = {
         _ours("mw32", "Many-Well-32, our defaults", _MW32, 32, 300_000),
         _ours("mw64", "Many-Well-64, our defaults", TargetConfig("many_well", {"dim": 64}), 64, 600_000),
         _ours("mw128", "Many-Well-128, our defaults", TargetConfig("many_well", {"dim": 128}), 128, 1_200_000),
-        _of_particles("dw4", "DW-4, four particles in the plane, our defaults", _DW4, Centred(4, 2), 20_000),
-        _of_particles("lj13", "Lennard-Jones, 13 particles, our defaults", _LJ13, Centred(13, 3), 100_000),
+        _ours("dw4", "DW-4, four particles in the plane, our defaults", _DW4, Centred(4, 2), 20_000),
+        _ours("lj13", "Lennard-Jones, 13 particles, our defaults", _LJ13, Centred(13, 3), 100_000),
         _small_lj13(),
-        _of_particles("lj55", "Lennard-Jones, 55 particles, our defaults", _LJ55, Centred(55, 3), 150_000),
+        _ours("lj55", "Lennard-Jones, 55 particles, our defaults", _LJ55, Centred(55, 3), 150_000),
         _ours("mog40-pt-dm", "PT+DM on MoG-40 at the evaluations of mog40", _MOG40, 2, 20_000, "pt_dm"),
         _ours("mw32-pt-dm", "PT+DM on Many-Well-32 at the evaluations of mw32", _MW32, 32, 300_000, "pt_dm"),
-        _of_particles("dw4-pt-dm", "PT+DM on DW-4, at equal evaluations", _DW4, Centred(4, 2), 20_000, "pt_dm"),
-        _of_particles("lj13-pt-dm", "PT+DM on LJ-13, at equal evaluations", _LJ13, Centred(13, 3), 100_000, "pt_dm"),
-        _of_particles("lj55-pt-dm", "PT+DM on LJ-55, at equal evaluations", _LJ55, Centred(55, 3), 150_000, "pt_dm"),
+        _ours("dw4-pt-dm", "PT+DM on DW-4, at equal evaluations", _DW4, Centred(4, 2), 20_000, "pt_dm"),
+        _ours("lj13-pt-dm", "PT+DM on LJ-13, at equal evaluations", _LJ13, Centred(13, 3), 100_000, "pt_dm"),
+        _ours("lj55-pt-dm", "PT+DM on LJ-55, at equal evaluations", _LJ55, Centred(55, 3), 150_000, "pt_dm"),
         _MOG40_PAPER_RUN,
         _MW32_PAPER_RUN,
         _paper_pt_dm(

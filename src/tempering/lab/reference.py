@@ -57,16 +57,14 @@ def reference_target(name: str | TargetConfig) -> TargetConfig:
     """
     if isinstance(name, TargetConfig):
         return replace(name, name=_SAME_SYSTEM.get(name.name, name.name))
-    if name in _SAME_SYSTEM or name in PRESETS and PRESETS[name].target.name in _SAME_SYSTEM:
-        return reference_target(PRESETS[name].target if name in PRESETS else TargetConfig(name))
-    if name not in PRESETS and name in TARGETS and _is_of_particles(TargetConfig(name)):
-        return TargetConfig(name)
-    if name not in PRESETS or not _is_of_particles(PRESETS[name].target):
-        known = [preset for preset, config in PRESETS.items() if _is_of_particles(config.target)]
-        known += [target for target in TARGETS if target not in known and _is_of_particles(TargetConfig(target))]
-        what = "is not about particles" if name in PRESETS else "is unknown"
-        raise SettingsError(f"reference: {name!r} {what}; known: {', '.join(known)}")
-    return PRESETS[name].target
+    if name in PRESETS or name in TARGETS:
+        config = reference_target(PRESETS[name].target if name in PRESETS else TargetConfig(name))
+        if _is_of_particles(config):
+            return config
+    known = [preset for preset, config in PRESETS.items() if _is_of_particles(config.target)]
+    known += [target for target in TARGETS if target not in known and _is_of_particles(TargetConfig(target))]
+    what = "is not about particles" if name in PRESETS else "is unknown"
+    raise SettingsError(f"reference: {name!r} {what}; known: {', '.join(known)}")
 
 
 def _is_of_particles(config: TargetConfig) -> bool:

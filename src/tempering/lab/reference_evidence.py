@@ -110,26 +110,18 @@ def _population(target: Inner, draws: ChainState, group: Int[np.ndarray, " chain
     name, is_inside_fn = mode
     is_inside = np.asarray(jax.jit(jax.vmap(jax.vmap(is_inside_fn)))(draws.position)).T
     everything = population(is_inside)
-    record = {"mode": name, "share": everything.share, "standard_error": everything.error}
-    checks = [
-        (
-            everything.error <= MAX_RELATIVE_ERROR * everything.share,
-            f"the population of {name} is {everything.share:.5f} +- {everything.error:.5f}: too few visits to tell",
-        )
-    ]
+    share, error = everything.share, everything.error
+    record = {"mode": name, "share": share, "standard_error": error}
+    few = f"the population of {name} is {share:.5f} +- {error:.5f}: too few visits to tell"
+    checks = [(error <= MAX_RELATIVE_ERROR * share, few)]
     if group is not None:
         sides = [population(is_inside[group == side]) for side in np.unique(group)]
         low, high = min(sides, key=lambda side: side.share), max(sides, key=lambda side: side.share)
         apart = (high.share - low.share) / float(np.hypot(low.error, high.error))
         record["by_start"] = [{"share": side.share, "standard_error": side.error} for side in sides]
         record["apart"] = apart
-        checks.append(
-            (
-                apart <= MAX_SCORE,
-                f"the population of {name} depends on the start: {low.share:.5f} +- {low.error:.5f} and "
-                f"{high.share:.5f} +- {high.error:.5f}",
-            )
-        )
+        both = f"{low.share:.5f} +- {low.error:.5f} and {high.share:.5f} +- {high.error:.5f}"
+        checks.append((apart <= MAX_SCORE, f"the population of {name} depends on the start: {both}"))
     return {"population": record}, tuple(checks)
 
 

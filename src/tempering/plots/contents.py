@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.plots.style import temperature_text
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_arrays
 from tempering.transforms import Chart
@@ -65,6 +66,18 @@ class RunContents:
     def temperature_of(self, level: int) -> int | float | None:
         """The temperature of a level, or None where it is not on record."""
         return next((record.temperature for record in self.levels if record.level == level), None)
+
+    def label_of(self, level: int) -> str:
+        """A level by its temperature, or by its number where that is not on record."""
+        temperature = self.temperature_of(level)
+        return f"level {level}" if temperature is None else f"T = {temperature_text(temperature)}"
+
+    def shown_levels(self, most: int) -> list[int]:
+        """Levels with samples; of more than `most`, as many chosen evenly, the first and the last among them."""
+        levels = sorted(self.samples)
+        if len(levels) <= most:
+            return levels
+        return [levels[index] for index in np.unique(np.linspace(0, len(levels) - 1, most).round().astype(int))]
 
 
 def number_of(record: dict[str, Any], name: str) -> int | float | None:

@@ -11,20 +11,8 @@ import numpy as np
 
 from tempering.errors import SettingsError
 from tempering.plots.contents import LevelSamples, RunContents
-from tempering.plots.style import (
-    DRAWS,
-    FAINT,
-    INK,
-    MUTED,
-    REFERENCE,
-    Picture,
-    coloured_words,
-    level_colours,
-    render,
-    show_some,
-    temperature_text,
-    window,
-)
+from tempering.plots.histograms import Trusted, against_figure, ridges
+from tempering.plots.style import DRAWS, FAINT, MUTED, REFERENCE, Picture, render, show_some, window
 from tempering.transforms.centred import Centred, distance_chunks
 
 __all__ = ["configurations_figure", "distances_figure", "particle_levels_figure"]
@@ -34,11 +22,10 @@ NUM_PICTURES = 4
 _NUM_MEASURED = 200
 """Configurations that scale and bonds are measured on."""
 MAX_LEVELS = 12
-"""Levels shown; of more, as many are chosen evenly, the first and the last among them."""
+"""Levels shown."""
 _BOND = 1.3
 """Pairs closer than so many typical nearest distances are joined where no bonds are known: in a cluster, less than the
 second shell at 1.4."""
-_NUM_LEVEL_BINS = 120
 NUM_BINS = 200
 _CHUNK = 1 << 21
 """Distances handled at a time, and at most shown of a level."""
@@ -168,26 +155,13 @@ def distances_figure(contents: RunContents) -> Picture | None:
         span = (min(low for low, _ in ranges), max(high for _, high in ranges))
         edges = np.histogram_bin_edges(np.empty(0), NUM_BINS, span)
     p, p_error = _shares(draws, geometry, edges)
-
-    def draw(figure) -> None:
-        heights = [1] if reference is None else [3, 1]
-        column = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-        words = [(f"draws of the sampler, {len(draws):,}", DRAWS)]
-        if reference is not None:
-            q, q_error = _shares(reference, geometry, edges)
-            column[0].stairs(100 * q, edges, fill=True, color=REFERENCE, alpha=0.4, lw=0)
-            words.append((f"reference samples, {len(reference):,}", REFERENCE))
-            _gap(column[1], p - q, np.hypot(p_error, q_error), edges)
-        column[0].stairs(100 * p, edges, color=DRAWS, lw=1.2)
-        words.append((f"distances of draws outside this range: {max(1.0 - p.sum(), 0.0):.2%}", INK))
-        coloured_words(column[0], words, 0.99, 0.97, 0.085)
-        column[0].set(ylabel="share of a bin, %", xlim=(edges[0], edges[-1]))
-        column[0].set_ylim(
-            0, 1.4 * (column[0].dataLim.y1 or 1.0)
-        )  # the upper well of a double well is where the words are
-        column[-1].set_xlabel(_label(contents))
-
-    return render(9.6, 3.6 if reference is None else 4.6, draw)
+    trusted = None
+    if reference is not None:
+        q, q_error = _shares(reference, geometry, edges)
+        trusted = Trusted(q, len(reference), np.hypot(p_error, q_error), "independent configurations")
+    outside = f"distances of draws outside this range: {max(1.0 - p.sum(), 0.0):.2%}"
+    # The upper well of a double well is where the words are.
+    return against_figure(p, edges, len(draws), trusted, outside, _label(contents), room=1.4)
 
 
 def _label(contents: RunContents) -> str:
@@ -226,28 +200,14 @@ def _shares(points: np.ndarray, geometry: Centred, edges: np.ndarray) -> tuple[n
     return mean, np.sqrt(np.maximum(squares / len(points) - mean**2, 0.0) / len(points))
 
 
-def _gap(axes, gap: np.ndarray, deviation: np.ndarray, edges: np.ndarray) -> None:
-    """p - q by bin, over the band of two standard deviations that independent configurations would stay in."""
-    axes.stairs(200 * deviation, edges, baseline=-200 * deviation, fill=True, color=FAINT, lw=0)
-    axes.axhline(0, color=MUTED, lw=0.6)
-    axes.stairs(100 * gap, edges, color=DRAWS, lw=1.0, baseline=None)
-    limit = 1.15 * max(100 * np.abs(gap).max(), 200 * deviation.max(), 1e-9)
-    axes.set(ylabel="difference, %", ylim=(-limit, limit))
-    words = "band: independent configurations, ±2 standard deviations"
-    axes.text(0.99, 0.06, words, transform=axes.transAxes, ha="right", va="bottom", fontsize=8.5, color=MUTED)
-
-
 # Levels.
 
 
 def particle_levels_figure(contents: RunContents) -> Picture | None:
     """Distances and energies (at T = 1) of each level's samples, hottest at the top; the reference over the last."""
-    geometry, levels = contents.geometry, sorted(contents.samples)
+    geometry, levels = contents.geometry, contents.shown_levels(MAX_LEVELS)
     if geometry is None or not levels:
         return None
-    if len(levels) > MAX_LEVELS:
-        chosen = np.unique(np.linspace(0, len(levels) - 1, MAX_LEVELS).round().astype(int))
-        levels = [levels[index] for index in chosen]
     samples = [contents.samples[level] for level in levels]
     distances = [_level_distances(part, geometry) for part in samples]
     energies = [-part.log_density.astype(np.float64) for part in samples]
@@ -260,25 +220,15 @@ def particle_levels_figure(contents: RunContents) -> Picture | None:
     def draw(figure) -> None:
         left, right = figure.subplots(1, 2)
         low, high = window(distances, fence=8.0)
-        _ridges(left, distances, reference_distances, (max(low, 0.0), high))
-        _ridges(right, energies, reference_energies, window(energies, tail=0.01, fence=8.0))
-        for row, (level, colour) in enumerate(zip(levels, level_colours(len(levels)), strict=True)):
-            known = contents.temperature_of(level)
-            label = f"level {level}" if known is None else f"T = {temperature_text(known)}"
-            place = {"transform": left.get_yaxis_transform(), "ha": "right"}
-            left.text(-0.02, len(levels) - 1 - row + 0.12, label, color=colour, **place)
+        labels, sides = [contents.label_of(level) for level in levels], (max(low, 0.0), high)
+        ridges(left, distances, sides, labels=labels, is_narrow=True, reference=reference_distances)
+        limits = window(energies, tail=0.01, fence=8.0)
+        ridges(right, energies, limits, is_narrow=True, reference=reference_energies)
         left.set_xlabel(_label(contents))
         right.set_xlabel("energy, −log density at T = 1")
         if reference is not None:
-            right.text(
-                1.0,
-                1.0,
-                "line at T = 1: reference",
-                transform=right.transAxes,
-                ha="right",
-                va="bottom",
-                color=REFERENCE,
-            )
+            place = {"transform": right.transAxes, "ha": "right", "va": "bottom"}
+            right.text(1.0, 1.0, "line at T = 1: reference", color=REFERENCE, **place)
 
     return render(10.0, 1.1 + 0.5 * len(levels), draw)
 
@@ -288,27 +238,3 @@ def _level_distances(samples: LevelSamples, geometry: Centred) -> np.ndarray:
     some = show_some(samples.position, max(1, _CHUNK // _num_pairs(geometry)))
     full = np.asarray(jax.vmap(geometry.embed)(jnp.asarray(some, jnp.float32)))
     return _distances(full, geometry).ravel()
-
-
-def _ridges(axes, values: list[np.ndarray], reference: np.ndarray | None, limits: tuple[float, float]) -> None:
-    """One histogram a level, each scaled to the same height; what lies outside is written."""
-    edges = np.linspace(*limits, _NUM_LEVEL_BINS + 1)
-    for row, (value, colour) in enumerate(zip(values, level_colours(len(values)), strict=True)):
-        base, counts = len(values) - 1 - row, np.histogram(value[np.isfinite(value)], edges)[0]
-        share, top = counts / len(value), counts.max() / len(value)
-        has_reference = reference is not None and base == 0
-        if reference is not None and has_reference:
-            trusted = np.histogram(reference[np.isfinite(reference)], edges)[0] / len(reference)
-            top = max(top, trusted.max())
-            axes.stairs(0.92 * trusted / top, edges, color=REFERENCE, lw=1.3, baseline=None, zorder=3)
-        shape = base + 0.92 * share / (top or 1.0)
-        axes.stairs(shape, edges, baseline=base, fill=True, color=colour, alpha=0.3 if has_reference else 0.75, lw=0)
-        axes.stairs(shape, edges, color=colour, lw=1.0, baseline=None)
-        axes.axhline(base, color=FAINT, lw=0.6, zorder=0)
-        outside = 1.0 - share.sum()
-        if outside >= 0.01:
-            place = {"transform": axes.get_yaxis_transform(), "ha": "right", "fontsize": 8}
-            axes.text(1.0, base + 0.62, f"{outside:.0%} outside", color=MUTED, **place)
-    axes.set(xlim=limits, yticks=[], ylim=(-0.02, len(values)))
-    axes.spines["left"].set_visible(False)
-    axes.spines["bottom"].set_color(MUTED)

@@ -17,32 +17,18 @@ from tempering.plots.contents import LevelSamples, RunContents, conformations_of
 from tempering.plots.ladder_figures import ladder_figure, training_figure, weights_figure
 from tempering.plots.level_figures import level_energies_figure
 from tempering.plots.particle_figures import configurations_figure, distances_figure, particle_levels_figure
-from tempering.plots.style import (
-    DRAWS,
-    FAINT,
-    INK,
-    MUTED,
-    REFERENCE,
-    Picture,
-    level_colours,
-    png_of,
-    render,
-    temperature_text,
-    window,
-)
+from tempering.plots.style import DRAWS, FAINT, INK, MUTED, REFERENCE, Picture, level_colours, png_of, render, window
 from tempering.runs.exports import columns_of, named_arrays
 from tempering.runs.records import LevelRecord, level_table
 from tempering.runs.storage import as_path, write_bytes
 from tempering.transforms.centred import Centred
 
-__all__ = ["SAMPLER_FIGURES", "SamplerContents", "figures_folder", "sampler_figures", "write_figures"]
+__all__ = ["SamplerContents", "figures_folder", "sampler_figures", "write_figures"]
 
 MAX_COORDINATES = 6
 """Coordinates whose marginals are shown."""
 MAX_LEVELS = 8
-"""Levels in one panel of marginals; of more, as many are chosen evenly, the first and the last among them."""
-SAMPLER_FIGURES = ("levels", "ladder", "marginals", "level_energies", "weights", "training")
-"""Names of the figures, in the order in which they are looked at; those without numbers are left out."""
+"""Levels in one panel of marginals."""
 _NUM_BINS = 60
 
 
@@ -73,9 +59,15 @@ def sampler_figures(known: SamplerContents) -> dict[str, Picture]:
     levels = [LevelRecord.from_dict(record) for record in known.facts["levels"]]
     samples = {} if known.folder is None else _samples_or_none(known.folder)
     names, draws = _matrix(known.draws)
-    geometry, bonds, chart = known.geometry, _bonds(known.facts), _internal_chart(known.facts)
-    if chart is not None:
-        geometry, bonds = Centred(chart.zmatrix.num_atoms, 3), _bonds_of(chart)
+    # Of a molecule in Cartesian coordinates the network knows the bonds.
+    stated = (known.facts.get("network") or {}).get("bonds") or ()
+    geometry, bonds = known.geometry, tuple((int(a), int(b)) for a, b in stated)
+    chart = known.facts.get("chart") or {}
+    if chart.get("name") == "internal":
+        chart = InternalChart.from_dict(chart)
+        geometry = Centred(chart.zmatrix.num_atoms, 3)
+        # All but those that close rings, which no atom is placed by.
+        bonds = tuple((row.parent, row.atom) for row in chart.zmatrix.placements)
         samples = {level: conformations_of(part, chart, geometry) for level, part in samples.items()}
     elif known.outer is not None and geometry is None:
         samples = {k: LevelSamples(_matrix(known.outer(s.position))[1], s.log_density) for k, s in samples.items()}
@@ -129,22 +121,6 @@ def _samples_or_none(folder: Path) -> dict[int, LevelSamples]:
         return level_samples(folder / "levels")
     except RunFolderError:
         return {}
-
-
-def _internal_chart(facts: dict[str, Any]) -> InternalChart | None:
-    """Of a molecule in internal coordinates, as the sampler states it; None for anything else."""
-    stored = facts.get("chart") or {}
-    return InternalChart.from_dict(stored) if stored.get("name") == "internal" else None
-
-
-def _bonds_of(chart: InternalChart) -> tuple[tuple[int, int], ...]:
-    """All but those that close rings, which no atom is placed by."""
-    return tuple((row.parent, row.atom) for row in chart.zmatrix.placements)
-
-
-def _bonds(facts: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """Of a molecule in Cartesian coordinates: its network knows them."""
-    return tuple((int(a), int(b)) for a, b in (facts.get("network") or {}).get("bonds") or ())
 
 
 def _matrix(draws: Any) -> tuple[tuple[str, ...] | None, np.ndarray]:
@@ -214,7 +190,7 @@ def marginals_figure(contents: RunContents, names: tuple[str, ...] | None = None
         return None
     num = min(MAX_COORDINATES, draws.shape[1])
     weights = _weights(contents.evaluation.get("log_weights"))
-    levels = _chosen(sorted(contents.samples))
+    levels = contents.shown_levels(MAX_LEVELS)
     columns = min(num, 3)
     rows = -(-num // columns)
 
@@ -246,9 +222,8 @@ def _marginal(axes, contents: RunContents, levels: list[int], axis: int, draws, 
         axes.stairs(shape, edges, baseline=base, fill=True, color=colour, alpha=0.7, lw=0)
         axes.axhline(base, color=FAINT, lw=0.6, zorder=0)
         if is_named:
-            temperature = contents.temperature_of(level)
-            text = f"level {level}" if temperature is None else f"T = {temperature_text(temperature)}"
-            axes.text(-0.02, base + 0.1, text, color=colour, ha="right", transform=axes.get_yaxis_transform())
+            place = {"ha": "right", "transform": axes.get_yaxis_transform()}
+            axes.text(-0.02, base + 0.1, contents.label_of(level), color=colour, **place)
     scale = None
     if weights is not None:
         scale = max(_shares(draws[:, axis], edges, None).max(), _shares(draws[:, axis], edges, weights).max())
@@ -290,9 +265,3 @@ def _weights(log_weights: np.ndarray | None) -> np.ndarray | None:
         return None
     weights = np.exp(usable - usable.max())
     return weights / weights.sum()
-
-
-def _chosen(levels: list[int]) -> list[int]:
-    if len(levels) <= MAX_LEVELS:
-        return levels
-    return [levels[index] for index in np.unique(np.linspace(0, len(levels) - 1, MAX_LEVELS).round().astype(int))]

@@ -24,10 +24,9 @@ import numpy.typing as npt
 from jaxtyping import Float
 
 from tempering.lab.metrics.distances import least_cost
-from tempering.lab.metrics.metric import MetricError
 from tempering.lab.metrics.particles import checked_configurations
 
-__all__ = ["aligned_distances", "aligned_w2", "default_max_configurations"]
+__all__ = ["aligned_distances", "aligned_w2", "most_permuted"]
 
 _CHUNK = 1 << 22
 """Entries of the largest intermediate array (32 MB); it bounds memory and does not change results."""
@@ -39,14 +38,13 @@ _MAX_CONFIGURATIONS = 2_000
 """As for the other transport distances."""
 
 
-def default_max_configurations(num_particles: int, *, is_permuted: bool) -> int | None:
-    """How many configurations of each set `aligned_w2` takes unless told otherwise; None is all.
+def most_permuted(num_particles: int) -> int:
+    """How many configurations of each set one core compares, permuted, in about two minutes; at most 2,000.
 
-    Without permutation all: a pair takes 3 microseconds. With permutation 18,000 / n and at most 2,000 (LJ-13: 1,384,
-    LJ-55: 327), which one core compares in about two minutes: a pair takes 0.07 ms for LJ-13 and 0.8 ms for LJ-55, so
-    that 1,000 by 1,000 of LJ-55 take a quarter of an hour.
+    18,000 / n: 1,384 of LJ-13, 327 of LJ-55. A pair takes 0.07 ms for LJ-13 and 0.8 ms for LJ-55; without permutation
+    3 microseconds.
     """
-    return max(min(_PERMUTED_WORK // num_particles, _MAX_CONFIGURATIONS), 2) if is_permuted else None
+    return max(min(_PERMUTED_WORK // num_particles, _MAX_CONFIGURATIONS), 2)
 
 
 def aligned_distances(
@@ -73,13 +71,11 @@ def aligned_distances(
         is_permuted: minimise over the labels of the particles, which must be identical, too.
         allow_reflection: minimise over O(d) instead of SO(d).
 
-    Returns:
-        Shape (num, m). Without permutation 3 microseconds a pair; with it 0.07 ms (LJ-13) or 0.8 ms (LJ-55).
-
     Raises:
         MetricError: for wrong shapes, or coordinates that are not finite.
     """
-    x, y = _centred_pair(samples, reference, ("samples", "reference"), num_particles, spatial_dim)
+    x = _centred(samples, "samples", num_particles, spatial_dim)
+    y = _centred(reference, "reference", num_particles, spatial_dim)
     if is_permuted:
         overlaps = _permuted_overlaps(x, y, _axis_signs(spatial_dim, allow_reflection), allow_reflection)
     else:
@@ -90,7 +86,9 @@ def aligned_distances(
             # (row, axis of x, column, axis of y) as one matrix product; the order within a pair does not matter here.
             products = np.tensordot(x[part], y, axes=(1, 1)).transpose(0, 2, 1, 3)
             overlaps[part] = _overlaps(np.ascontiguousarray(products), allow_reflection)
-    return _distances(_squares(x)[:, None] + _squares(y)[None], overlaps)
+    squares = np.sum(x * x, axis=(-1, -2))[:, None] + np.sum(y * y, axis=(-1, -2))[None]
+    # Rounding may leave -1e-14 for equal configurations.
+    return np.sqrt(np.maximum(squares - 2.0 * overlaps, 0.0))
 
 
 def aligned_w2(
@@ -101,56 +99,23 @@ def aligned_w2(
     spatial_dim: int,
     is_permuted: bool = False,
     allow_reflection: bool = False,
-    max_configurations: int | None = None,
 ) -> float:
     """W2 between two sets of configurations up to rigid motions: (min over couplings of E[d^2])^(1/2), solved exactly.
 
-    Args:
-        samples, reference, num_particles, spatial_dim, is_permuted, allow_reflection: as in `aligned_distances`.
-        max_configurations: of each set, at most, evenly spaced among its rows; None is
-            `default_max_configurations(num_particles, is_permuted=is_permuted)`, that is all without permutation and
-            about two minutes' worth with it. The distance falls with N: compare at equal N only.
-
-    Raises:
-        MetricError: for wrong shapes, coordinates that are not finite, or a transport that was not solved.
+    The distance falls with N: compare at equal N only. Arguments and errors as in `aligned_distances`.
     """
-    if max_configurations is None:
-        max_configurations = default_max_configurations(num_particles, is_permuted=is_permuted)
-    elif max_configurations < 1:
-        raise MetricError(f"max_configurations is {max_configurations}; give at least 1")
     sizes = {"num_particles": num_particles, "spatial_dim": spatial_dim}
-    # All rows are checked before some are chosen: a bad one must not slip through between two that were taken.
-    x, y = _centred_pair(samples, reference, ("samples", "reference"), num_particles, spatial_dim)
-    x, y = (_evenly(z.reshape(len(z), -1), max_configurations) for z in (x, y))
-    cost = aligned_distances(x, y, is_permuted=is_permuted, allow_reflection=allow_reflection, **sizes)
+    cost = aligned_distances(samples, reference, is_permuted=is_permuted, allow_reflection=allow_reflection, **sizes)
     return float(np.sqrt(least_cost(cost**2)))
 
 
-def _centred_pair(
-    a: npt.ArrayLike, b: npt.ArrayLike, names: tuple[str, str], num_particles: int, spatial_dim: int
-) -> tuple[np.ndarray, np.ndarray]:
-    x, y = (
-        checked_configurations(points, name, num_particles=num_particles, spatial_dim=spatial_dim)
-        for points, name in zip((a, b), names, strict=True)
-    )
-    return x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
-
-
-def _evenly(x: np.ndarray, most: int | None) -> np.ndarray:
-    return x if most is None or len(x) <= most else x[np.arange(most) * len(x) // most]
+def _centred(points: npt.ArrayLike, name: str, num_particles: int, spatial_dim: int) -> np.ndarray:
+    x = checked_configurations(points, name, num_particles=num_particles, spatial_dim=spatial_dim)
+    return x - x.mean(axis=1, keepdims=True)
 
 
 def _transposed(x: np.ndarray) -> np.ndarray:
     return x.swapaxes(-1, -2)
-
-
-def _squares(x: np.ndarray) -> np.ndarray:
-    return np.sum(x * x, axis=(-1, -2))
-
-
-def _distances(squares: np.ndarray, overlaps: np.ndarray) -> np.ndarray:
-    # Rounding may leave -1e-14 for equal configurations.
-    return np.sqrt(np.maximum(squares - 2.0 * overlaps, 0.0))
 
 
 def _overlaps(products: np.ndarray, allow_reflection: bool) -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from tempering.lab.metrics.alignment import aligned_w2, default_max_configurations
+from tempering.lab.metrics.alignment import aligned_w2, most_permuted
 from tempering.lab.metrics.distances import PAPER_MAX_ITERATIONS, paper_w2, wasserstein_1, wasserstein_2
 from tempering.lab.metrics.energy import (
     NUM_BINS,
@@ -28,16 +28,7 @@ from tempering.lab.metrics.mmd import EnergyMMD, energy_mmd
 from tempering.lab.metrics.particles import distance_tvd
 from tempering.transforms.centred import Centred
 
-__all__ = [
-    "ABOUT",
-    "COMPARISONS",
-    "PAPER_COMPARISONS",
-    "Comparison",
-    "FloorPair",
-    "Points",
-    "compare",
-    "comparisons_of",
-]
+__all__ = ["ABOUT", "PAPER_COMPARISONS", "Comparison", "FloorPair", "Points", "compare", "comparisons_of"]
 
 _MAX_FLOOR_PAIRS = 4
 """Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
@@ -94,7 +85,7 @@ _OF_ENERGIES = (
     Comparison(("energy_w2",), "energies", energy_wasserstein_2),
     Comparison(tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True),
 )
-COMPARISONS = (
+_OF_POINTS = (
     *_OF_ENERGIES,
     Comparison(("w1",), "points", wasserstein_1, is_costly=True, is_apart=True),
     Comparison(("w2",), "points", wasserstein_2, is_costly=True, is_apart=True),
@@ -111,8 +102,8 @@ def comparisons_of(geometry: Centred | None, *, is_labelled: bool = False) -> tu
     Particles that are `is_labelled`, such as the atoms of a molecule, are not exchanged.
     """
     if geometry is None:
-        return COMPARISONS
-    particles = {"num_particles": geometry.num_particles, "spatial_dim": geometry.spatial_dim}
+        return _OF_POINTS
+    particles = geometry.as_dict()
     labelled = (
         *_OF_ENERGIES,
         Comparison(("distance_tvd",), "points", partial(distance_tvd, **particles)),
@@ -121,7 +112,7 @@ def comparisons_of(geometry: Centred | None, *, is_labelled: bool = False) -> tu
     if is_labelled:
         return labelled
     # Floors repeat a comparison up to four times, so that a third of what two minutes allow is taken.
-    most = max(2, (default_max_configurations(geometry.num_particles, is_permuted=True) or 0) // 3)
+    most = max(2, most_permuted(geometry.num_particles) // 3)
     permuted = partial(aligned_w2, is_permuted=True, allow_reflection=True, **particles)
     return (*labelled, Comparison(("permuted_w2",), "points", permuted, is_costly=True, most=most))
 

@@ -26,28 +26,26 @@ PAPER_MAX_ITERATIONS = 100_000
 """Where the paper's code stops, being POT's default. Not enough at 10,000 samples."""
 
 _Cost = Literal["euclidean", "sqeuclidean"]
-
 _OPTIMAL = 1
 """POT's result code for a solved problem; 0 is infeasible, 2 unbounded, 3 stopped at the iteration limit."""
 
 
-def wasserstein_1(samples: npt.ArrayLike, reference: npt.ArrayLike, *, max_iterations: int = MAX_ITERATIONS) -> float:
+def wasserstein_1(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
     """W1, the least mean Euclidean distance over couplings of the two sets, each point of a set weighing the same.
 
     Args:
         samples: shape (n, dim).
         reference: shape (m, dim).
-        max_iterations: pivots after which the solver for sets of unlike size gives up.
 
     Raises:
         MetricError: for non-finite points, or if the solver reaches the limit: an unsolved transport is no distance.
     """
-    return _solved_cost(samples, reference, "euclidean", max_iterations)
+    return least_cost(_cost_matrix(samples, reference, "euclidean"))
 
 
-def wasserstein_2(samples: npt.ArrayLike, reference: npt.ArrayLike, *, max_iterations: int = MAX_ITERATIONS) -> float:
+def wasserstein_2(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
     """W2, the root of the least mean squared Euclidean distance over couplings. Arguments as in `wasserstein_1`."""
-    return float(np.sqrt(_solved_cost(samples, reference, "sqeuclidean", max_iterations)))
+    return float(np.sqrt(least_cost(_cost_matrix(samples, reference, "sqeuclidean"))))
 
 
 def paper_w2(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
@@ -62,11 +60,7 @@ def paper_w2(samples: npt.ArrayLike, reference: npt.ArrayLike) -> float:
     return float(np.vdot(plan, cost) / plan.sum())
 
 
-def _solved_cost(samples: npt.ArrayLike, reference: npt.ArrayLike, metric: _Cost, max_iterations: int) -> float:
-    return least_cost(_cost_matrix(samples, reference, metric), max_iterations)
-
-
-def least_cost(cost: np.ndarray, max_iterations: int = MAX_ITERATIONS) -> float:
+def least_cost(cost: np.ndarray) -> float:
     """The least mean cost over couplings of the rows with the columns, each row and each column weighing the same.
 
     Raises:
@@ -76,11 +70,10 @@ def least_cost(cost: np.ndarray, max_iterations: int = MAX_ITERATIONS) -> float:
         from scipy.optimize import linear_sum_assignment
 
         return float(np.mean(cost[linear_sum_assignment(cost)]))
-    _, least, trouble = transport(cost, max_iterations)
+    _, least, trouble = transport(cost, MAX_ITERATIONS)
     if trouble is not None:
         raise MetricError(
-            f"the optimal transport was not solved within {max_iterations:,} iterations ({trouble}); "
-            "raise max_iterations or use fewer samples"
+            f"the optimal transport was not solved within {MAX_ITERATIONS:,} iterations ({trouble}); use fewer samples"
         )
     return least
 
@@ -102,8 +95,6 @@ def transport(cost: np.ndarray, max_iterations: int) -> tuple[np.ndarray, float,
         raise MetricError(str(error)) from None  # one metric fails, the others stand
     import ot
 
-    if max_iterations < 1:
-        raise MetricError(f"max_iterations is {max_iterations}; give at least 1")
     with warnings.catch_warnings():
         # POT warns about what `result_code` says; the caller decides.
         warnings.simplefilter("ignore", UserWarning)

@@ -21,7 +21,6 @@ __all__ = [
     "marginal_histogram",
     "marginal_tvds",
     "normalised_weights",
-    "ramachandran_floor",
     "ramachandran_histogram",
     "ramachandran_kl",
     "wrapped",
@@ -101,7 +100,7 @@ def ramachandran_kl(
 
     with q and p the densities of reference and samples per square radian. A bin that the reference visits and the
     samples do not costs 15 to 25 times its share, so that the number is mostly a count of such bins and depends on how
-    many samples there are: compare it with `ramachandran_floor` at the same number.
+    many samples there are: compare it with that of trusted samples at the same number.
 
     Args:
         angles: phi and psi of the samples, shape (num, 2), radians.
@@ -115,36 +114,6 @@ def ramachandran_kl(
     q = ramachandran_histogram(_checked_angles(reference, "reference"), num_bins=num_bins)
     p = ramachandran_histogram(angles, log_weights=log_weights, num_bins=num_bins)
     return float(np.sum(q * np.log((q + _EPS) / (p + _EPS))) * (2 * math.pi / num_bins) ** 2)
-
-
-def ramachandran_floor(
-    reference: npt.ArrayLike,
-    num: int,
-    *,
-    second: npt.ArrayLike | None = None,
-    num_bins: int = NUM_RAMACHANDRAN_BINS,
-    seed: int = 0,
-) -> float:
-    """The KL that `num` samples as good as the reference have: one reference set in the role of the samples.
-
-    Args:
-        reference: phi and psi of trusted samples, shape (m, 2).
-        num: of samples judged. No more than the second set has stand in for them.
-        second: an independent set, shape (k, 2); without it the reference is shuffled and cut in half, and each half
-            plays one part.
-        seed: of the shuffle.
-
-    Raises:
-        MetricError: as `ramachandran_kl`, and for too few samples.
-    """
-    trusted = _checked_angles(reference, "reference")
-    if second is None:
-        trusted = np.random.default_rng(seed).permutation(trusted)
-        second, trusted = trusted[: len(trusted) // 2], trusted[len(trusted) // 2 :]
-    stand_in = _checked_angles(second, "second")
-    if num < 1:
-        raise MetricError(f"num is {num}; give the number of samples judged, at least 1")
-    return ramachandran_kl(stand_in[:num], trusted, num_bins=num_bins)
 
 
 def marginal_histogram(
@@ -195,11 +164,7 @@ def dihedral_histogram(
 
 
 def marginal_tvds(
-    values: npt.ArrayLike,
-    reference: npt.ArrayLike,
-    *,
-    log_weights: npt.ArrayLike | None = None,
-    num_bins: int = NUM_BINS,
+    values: npt.ArrayLike, reference: npt.ArrayLike, *, log_weights: npt.ArrayLike | None = None
 ) -> Float[np.ndarray, " column"]:
     """The total variation of every column, such as one of `bond_lengths`, against the same of the reference.
 
@@ -215,7 +180,7 @@ def marginal_tvds(
     if x.shape[1] != y.shape[1]:
         raise MetricError(f"values have {x.shape[1]} columns and the reference {y.shape[1]}; they must agree")
     columns = zip(x.T, y.T, strict=True)
-    return np.array([marginal_histogram(a, b, log_weights=log_weights, num_bins=num_bins).tvd for a, b in columns])
+    return np.array([marginal_histogram(a, b, log_weights=log_weights).tvd for a, b in columns])
 
 
 def _checked_angles(angles: npt.ArrayLike, name: str, *, allow_nonfinite: bool = False) -> np.ndarray:

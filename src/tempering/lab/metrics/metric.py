@@ -50,11 +50,6 @@ class Metric:
     failure: str | None = None
     floor_failure: str | None = None
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the metric has no value."""
-        return self.failure is not None
-
     def as_dict(self) -> dict:
         """A JSON-ready copy: numbers that are not finite become None."""
         record = dict(self.__dict__)
@@ -78,13 +73,6 @@ class MetricsReport:
     def __getitem__(self, name: str) -> Metric:
         return self.metrics[name]
 
-    def as_dict(self) -> dict:
-        """A JSON-ready copy."""
-        return {
-            "metrics": {name: metric.as_dict() for name, metric in self.metrics.items()},
-            "num_evaluations": self.num_evaluations,
-        }
-
 
 def checked_points(points: npt.ArrayLike, name: str, *, allow_nonfinite: bool = False) -> np.ndarray:
     """A set of points as float64, shape (n, dim).
@@ -92,12 +80,7 @@ def checked_points(points: npt.ArrayLike, name: str, *, allow_nonfinite: bool = 
     Raises:
         MetricError: for another shape, no points, or (unless allowed) entries that are not finite.
     """
-    array = np.asarray(points, np.float64)
-    if array.ndim != 2 or array.size == 0:
-        raise MetricError(f"{name} has shape {array.shape}; a metric needs (n, dim) with at least one point")
-    if not allow_nonfinite:
-        refuse_nonfinite(array, name)
-    return array
+    return _checked(points, name, 2, "a metric needs (n, dim) with at least one point", allow_nonfinite)
 
 
 def checked_values(values: npt.ArrayLike, name: str, *, allow_nonfinite: bool = False) -> np.ndarray:
@@ -106,9 +89,13 @@ def checked_values(values: npt.ArrayLike, name: str, *, allow_nonfinite: bool = 
     Raises:
         MetricError: for another shape, no values, or (unless allowed) values that are not finite.
     """
+    return _checked(values, name, 1, "this metric needs (n,) with at least one value", allow_nonfinite)
+
+
+def _checked(values: npt.ArrayLike, name: str, num_axes: int, wanted: str, allow_nonfinite: bool) -> np.ndarray:
     array = np.asarray(values, np.float64)
-    if array.ndim != 1 or array.size == 0:
-        raise MetricError(f"{name} has shape {array.shape}; this metric needs (n,) with at least one value")
+    if array.ndim != num_axes or array.size == 0:
+        raise MetricError(f"{name} has shape {array.shape}; {wanted}")
     if not allow_nonfinite:
         refuse_nonfinite(array, name)
     return array

@@ -1,7 +1,7 @@
 """Maximum mean discrepancy between two sets of energies. Consumes energies (-log density), produces numbers.
 
-The kernel is the paper's: a sum (not a mean) of five Gaussians, k(a, b) = sum_l exp(-(a - b)^2 / (2^l base)) with
-l = -2 ... 2. Sums run in blocks, so memory grows with N and not with N^2.
+The kernel is the paper's: a sum (not a mean) of five Gaussians, k(a, b) = sum_l exp(-(a - b)^2 / 2^l) with l = -2 ... 2
+and energies in kT. Sums run in blocks, so memory grows with N and not with N^2.
 """
 
 from typing import NamedTuple
@@ -30,24 +30,21 @@ class EnergyMMD(NamedTuple):
     mmd_squared_unbiased: float
 
 
-def energy_mmd(energies: npt.ArrayLike, reference_energies: npt.ArrayLike, *, base: float = 1.0) -> EnergyMMD:
+def energy_mmd(energies: npt.ArrayLike, reference_energies: npt.ArrayLike) -> EnergyMMD:
     r"""MMD^2 = E k(X, X') + E k(Y, Y') - 2 E k(X, Y) for energies X of the samples and Y of the reference.
 
     Args:
         energies: shape (n,), n at least 2.
         reference_energies: shape (m,), m at least 2.
-        base: the middle denominator of the kernel, in squared units of energy; 1 (in kT) is the paper's.
 
     Raises:
-        MetricError: for energies that are not finite, fewer than two of them, or a base that is not positive.
+        MetricError: for energies that are not finite, or fewer than two of them.
     """
     x, y = checked_values(energies, "energies"), checked_values(reference_energies, "reference energies")
     n, m = len(x), len(y)
     if min(n, m) < 2:
         raise MetricError(f"MMD needs two energies on each side, and got {n} and {m}")
-    if not base > 0:
-        raise MetricError(f"base is {base}; it must be positive")
-    sum_xx, sum_yy, sum_xy = _kernel_sum(x, x, base), _kernel_sum(y, y, base), _kernel_sum(x, y, base)
+    sum_xx, sum_yy, sum_xy = _kernel_sum(x, x), _kernel_sum(y, y), _kernel_sum(x, y)
     cross = 2.0 * sum_xy / (n * m)
     biased = sum_xx / n**2 + sum_yy / m**2 - cross
     # k(a, a) = 5: the diagonals are known.
@@ -57,12 +54,12 @@ def energy_mmd(energies: npt.ArrayLike, reference_energies: npt.ArrayLike, *, ba
     return EnergyMMD(float(np.sqrt(biased)), float(biased), float(unbiased))
 
 
-def _kernel_sum(x: np.ndarray, y: np.ndarray, base: float) -> float:
+def _kernel_sum(x: np.ndarray, y: np.ndarray) -> float:
     """The sum of k(x_i, y_j) over all pairs."""
     total = 0.0
     for start in range(0, len(x), _BLOCK):
         gaps = x[start : start + _BLOCK, None] - y[None]
-        kernel = np.exp(-(gaps * gaps) / (_WIDEST * base))
+        kernel = np.exp(-(gaps * gaps) / _WIDEST)
         total += kernel.sum()
         for _ in range(_NUM_KERNELS - 1):
             # Halving the denominator squares the kernel: one exponential serves all five.

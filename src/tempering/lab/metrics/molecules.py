@@ -39,9 +39,6 @@ class _Observed:
     def taken(self, rows: slice | np.ndarray) -> "_Observed":
         return _Observed(self.dihedrals[rows], self.lengths[rows], self.angles[rows])
 
-    def shuffled(self, seed: int) -> "_Observed":
-        return self.taken(np.random.default_rng(seed).permutation(len(self)))
-
 
 def in_one_hand(target: MoleculeTarget, draws: npt.ArrayLike) -> np.ndarray:
     """Conformations (num, atom, 3) with D-forms replaced by their mirror images, where the density is both's.
@@ -88,15 +85,12 @@ def molecule_metrics(
     judged = _observe(target, samples)
     trusted = _observe(target, reference, "reference")
     if reference_second is None:
-        source, shuffled = "the two halves of the reference set", trusted.shuffled(seed)
-        half = len(shuffled) // 2
-        stand_in, rest = shuffled.taken(slice(half)), shuffled.taken(slice(half, None))
+        source, half = "the two halves of the reference set", len(trusted) // 2
+        shuffled = np.random.default_rng(seed).permutation(len(trusted))
+        stand_in, rest = trusted.taken(shuffled[:half]), trusted.taken(shuffled[half:])
     else:
-        source, stand_in, rest = (
-            "the two reference sets",
-            _observe(target, reference_second, "reference_second"),
-            trusted,
-        )
+        source, rest = "the two reference sets", trusted
+        stand_in = _observe(target, reference_second, "reference_second")
     num = len(judged)
     stand_in = stand_in.taken(slice(num))
 

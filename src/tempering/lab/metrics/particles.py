@@ -1,11 +1,10 @@
-"""Metrics of particle systems that need no alignment: pair distances, the quadratic observable, histograms.
+"""Metrics of particle systems that need no alignment: pair distances and their histograms.
 
 Consumes configurations of n particles in d dimensions, one in each row of an array (num, n*d), full coordinates with
 the particle as the slower axis; produces numbers and histograms. Everything here is invariant under translations,
 rotations, reflections and permutations of the particles. `alignment` holds the transport distances that must search.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,17 +12,10 @@ import numpy.typing as npt
 from jaxtyping import Float
 
 from tempering.lab.metrics.energy import NUM_BINS
-from tempering.lab.metrics.metric import MetricError, checked_points, checked_values
+from tempering.lab.metrics.metric import MetricError, checked_points
 from tempering.transforms.centred import distance_chunks
 
-__all__ = [
-    "Histogram",
-    "checked_configurations",
-    "distance_tvd",
-    "histograms",
-    "pair_distances",
-    "quadratic_values",
-]
+__all__ = ["Histogram", "checked_configurations", "distance_tvd", "pair_distances"]
 
 
 class Histogram(NamedTuple):
@@ -112,84 +104,27 @@ def distance_tvd(
     Raises:
         MetricError: for a wrong number of coordinates or a reference that is not finite.
     """
-    x, y = _checked_sets(samples, reference, num_particles, spatial_dim)
+    x, y = (
+        checked_configurations(
+            points, name, num_particles=num_particles, spatial_dim=spatial_dim, allow_nonfinite=name == "samples"
+        )
+        for name, points in (("samples", samples), ("reference", reference))
+    )
     return _distance_histogram(x, y, num_bins).tvd
 
 
-def quadratic_values(samples: npt.ArrayLike, *, num_particles: int, spatial_dim: int) -> Float[np.ndarray, " num"]:
-    """O(x) = sum_i |x_i - mean_j x_j|^2 of every configuration, shape (num,).
-
-    The paper's toy observable O(x) = (x - a)^T C (x - a) with a = 0 and C = I on configurations whose mean is removed,
-    which makes it invariant under SE(3). (The caption of its table has a factor lambda that is given nowhere: 1 here.)
-
-    Raises:
-        MetricError: for a wrong number of coordinates, or samples that are not finite.
-    """
-    x = checked_configurations(samples, "samples", num_particles=num_particles, spatial_dim=spatial_dim)
-    return np.sum((x - x.mean(axis=1, keepdims=True)) ** 2, axis=(1, 2))
-
-
-def histograms(
-    samples: npt.ArrayLike,
-    reference: npt.ArrayLike,
-    *,
-    energies: npt.ArrayLike,
-    reference_energies: npt.ArrayLike,
-    num_particles: int,
-    spatial_dim: int,
-    num_bins: int = NUM_BINS,
-) -> dict[str, Histogram]:
-    """What figures draw: the histograms of energies and of interatomic distances behind the two TVDs.
-
-    Args:
-        samples: shape (num, n*d).
-        reference: shape (m, n*d), finite.
-        energies: of the samples, shape (num,); ones that are not finite are outside.
-        reference_energies: shape (m,), finite.
-
-    Returns:
-        `energy` and `distance`.
-
-    Raises:
-        MetricError: for wrong shapes or a reference that is not finite.
-    """
-    x, y = _checked_sets(samples, reference, num_particles, spatial_dim)
-    u = checked_values(energies, "energies", allow_nonfinite=True)
-    v = checked_values(reference_energies, "reference energies")
-    return {
-        "energy": _histogram(iter([u]), iter([v]), (v.min(), v.max()), num_bins),
-        "distance": _distance_histogram(x, y, num_bins),
-    }
-
-
-def _checked_sets(
-    samples: npt.ArrayLike, reference: npt.ArrayLike, num_particles: int, spatial_dim: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Samples, which may be lost, and a reference, which may not; both (num, n, d)."""
-    x = checked_configurations(
-        samples, "samples", num_particles=num_particles, spatial_dim=spatial_dim, allow_nonfinite=True
-    )
-    return x, checked_configurations(reference, "reference", num_particles=num_particles, spatial_dim=spatial_dim)
-
-
 def _distance_histogram(x: np.ndarray, y: np.ndarray, num_bins: int) -> Histogram:
+    if num_bins < 1:
+        raise MetricError(f"num_bins is {num_bins}; give at least 1")
     # Distances are computed once more rather than kept: it is cheaper than the memory.
     ranges = [(chunk.min(), chunk.max()) for chunk in distance_chunks(y)]
     span = (min(low for low, _ in ranges), max(high for _, high in ranges))
-    return _histogram(distance_chunks(x), distance_chunks(y), span, num_bins)
-
-
-def _histogram(
-    values: Iterator[np.ndarray], reference: Iterator[np.ndarray], span: tuple[float, float], num_bins: int
-) -> Histogram:
-    if num_bins < 1:
-        raise MetricError(f"num_bins is {num_bins}; give at least 1")
     edges = np.histogram_bin_edges(np.empty(0), num_bins, span)
     widths = np.diff(edges)
     densities, shares = [], []
-    for chunks in (values, reference):
+    for configurations in (x, y):
         counts, total = np.zeros(num_bins), 0
-        for chunk in chunks:
+        for chunk in distance_chunks(configurations):
             counts += np.histogram(chunk, num_bins, span)[0]
             total += chunk.size
         densities.append(counts / (total * widths))

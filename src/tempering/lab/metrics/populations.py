@@ -8,10 +8,6 @@ over G groups of samples that are independent of each other: the samples themsel
 error), or blocks and chains of correlated ones. Weights enter as they are, not through one effective sample size:
 where those inside the mode are larger than the others, as for a mode that a model draws too seldom, that would be too
 small by their ratio. An error is never below 1 / (effective number of samples): none of n seen is no proof of none.
-
-Where draws are cheap and weights are dear, `population_of_two_stages` weighs all draws inside and a sample of those
-outside: p / (1 - p) = sum_in w / (n_out mean_out w). Of a mode of 0.2 % ten times as many draws are seen at the price
-of one tenth more weights.
 """
 
 import math
@@ -25,7 +21,7 @@ from tempering.lab.metrics.metric import MetricError
 from tempering.molecules.target import GAS_CONSTANT
 from tempering.weights.ess import effective_size
 
-__all__ = ["RARE_MODE", "Population", "population", "population_of_two_stages", "rare_mode"]
+__all__ = ["RARE_MODE", "Population", "population", "rare_mode"]
 
 RARE_MODE = (0.0, 120.0)
 """Degrees of phi. "phi > 0" would be wrong: the beta basin goes on through 180 degrees."""
@@ -69,39 +65,29 @@ def rare_mode(
     phi: npt.ArrayLike,
     *,
     log_weights: npt.ArrayLike | None = None,
-    interval: tuple[float, float] = RARE_MODE,
-    block: int | None = None,
 ) -> Population:
     """The population of 0 < phi < 120 degrees, the rare mode of alanine dipeptide.
 
     Args:
         phi: radians. Shape (num,) for independent draws, (chain, draw) for draws of chains, which are correlated.
         log_weights: of the draws, of the same shape; equal weights without.
-        interval: another one, degrees, within -180 to 180.
-        block: as in `population`.
 
     Raises:
-        MetricError: for degrees in place of radians, an interval that is none, or as `population`.
+        MetricError: for degrees in place of radians, or as `population`.
     """
-    low, high = interval
-    if not -180.0 <= low < high <= 180.0:
-        raise MetricError(f"interval is {interval}; give two angles from -180 to 180 degrees, the lower one first")
     turned = np.degrees(wrapped(phi, "phi"))
-    return population((turned > low) & (turned < high), log_weights=log_weights, block=block)
+    return population((turned > RARE_MODE[0]) & (turned < RARE_MODE[1]), log_weights=log_weights)
 
 
-def population(
-    is_inside: npt.ArrayLike, *, log_weights: npt.ArrayLike | None = None, block: int | None = None
-) -> Population:
+def population(is_inside: npt.ArrayLike, *, log_weights: npt.ArrayLike | None = None) -> Population:
     """The share of samples that are inside.
 
     Args:
         is_inside: of every sample. Shape (num,): independent draws. Shape (chain, draw): draws in their order, of
             chains that are independent of each other; the error is then the larger one of that between blocks of
-            successive draws and that between whole chains. With one chain or few, it is no better than the chains are
-            long: blocks must be longer than a visit to the mode.
+            successive draws, as many as a block is long, and that between whole chains. With one chain or few, it is no
+            better than the chains are long: blocks must be longer than a visit to the mode.
         log_weights: of the same shape; equal weights without.
-        block: draws in a block of a chain; the root of the chain's length without.
 
     Raises:
         MetricError: for other shapes, too few samples, or weights that are none.
@@ -121,7 +107,7 @@ def population(
     terms = (weights * (inside.ravel() - share)).reshape(inside.shape)
     groups = [terms.ravel()]
     if inside.ndim == 2:
-        blocks = _block_sums(terms, block)
+        blocks = _block_sums(terms)
         groups += [blocks, terms.sum(axis=1)]
         if not 0.0 < share < 1.0:
             num_effective = min(num_effective, float(len(blocks)))
@@ -131,64 +117,14 @@ def population(
     return Population(share, error, int(inside.sum()), int(inside.size), num_effective)
 
 
-def population_of_two_stages(
-    is_inside: npt.ArrayLike, log_weights_inside: npt.ArrayLike, log_weights_outside: npt.ArrayLike
-) -> Population:
-    """The share of samples that are inside, where all of those and some of the others have weights.
-
-    Args:
-        is_inside: of every sample, independent draws; shape (num,).
-        log_weights_inside: of all samples inside.
-        log_weights_outside: of a random choice of at least two of the others, on the same scale.
-
-    Raises:
-        MetricError: for other shapes, or weights that are none.
-    """
-    inside = np.asarray(is_inside)
-    sides = [np.asarray(logs, np.float64) for logs in (log_weights_inside, log_weights_outside)]
-    num_outside = int(np.sum(~inside)) if inside.dtype == bool else 0
-    is_right = inside.dtype == bool and inside.ndim == 1 and sides[0].shape == (int(inside.sum()),)
-    if not (is_right and sides[1].ndim == 1 and 2 <= len(sides[1]) <= num_outside):
-        raise MetricError(
-            f"is_inside is {inside.dtype} of shape {inside.shape}, with {sides[0].shape} log weights inside and "
-            f"{sides[1].shape} outside; give booleans (num,), a log weight of each inside, and of 2 or more outside"
-        )
-    both = np.concatenate(sides)
-    if np.any(np.isnan(both)) or np.any(both == np.inf) or not np.any(np.isfinite(sides[1])):
-        raise MetricError("log weights must be finite or -inf, and not all of those outside -inf")
-    num_inside = int(inside.sum())
-    log_out, worth_out = _log_total(sides[1])
-    # Of those outside some were chosen, and how many there are is random itself.
-    squared_out = 1.0 / worth_out - 1.0 / len(sides[1]) + 1.0 / num_outside
-    num_effective = worth_out * num_outside / len(sides[1])
-    if not np.any(np.isfinite(sides[0])):
-        return Population(0.0, 1.0 / num_effective, num_inside, int(inside.size), num_effective)
-    log_in, worth_in = _log_total(sides[0])
-    odds = log_in - log_out - math.log(num_outside / len(sides[1]))
-    share = 1.0 / (1.0 + math.exp(-min(odds, 700.0))) if odds > -700.0 else 0.0
-    num_effective += worth_in
-    error = share * (1.0 - share) * math.sqrt(1.0 / worth_in + squared_out)
-    return Population(share, max(error, 1.0 / num_effective), num_inside, int(inside.size), num_effective)
-
-
-def _log_total(logs: np.ndarray) -> tuple[float, float]:
-    """log sum w, and the effective size: 1 / squared relative error of the sum, whose number of terms is random."""
-    top = float(np.max(logs))
-    weights = np.exp(logs - top)
-    total = float(np.sum(weights))
-    return top + math.log(total), effective_size(weights / total)
-
-
 def _error(sums: np.ndarray) -> float:
     """The root of G / (G - 1) sum_g (sum over the group)^2; nothing can be told from one group."""
     return math.sqrt(len(sums) / (len(sums) - 1) * float(np.sum(sums**2))) if len(sums) > 1 else 0.0
 
 
-def _block_sums(terms: np.ndarray, block: int | None) -> np.ndarray:
+def _block_sums(terms: np.ndarray) -> np.ndarray:
     num_draws = terms.shape[1]
-    size = max(1, math.isqrt(num_draws)) if block is None else block
-    if not 1 <= size <= num_draws:
-        raise MetricError(f"block is {block}; give 1 to {num_draws} draws, the length of a chain")
+    size = max(1, math.isqrt(num_draws))
     # A rest shorter than a block joins the last one.
     starts = np.arange(num_draws // size) * size
     return np.add.reduceat(terms, starts, axis=1).ravel()

@@ -26,10 +26,8 @@ from tempering.molecules.target import MoleculeTarget
 from tempering.targets.base import ExactTarget, Target
 from tempering.types import TargetLike
 
-__all__ = ["DEFAULT_NUM_TRANSPORT", "evaluate_samples", "log_densities"]
+__all__ = ["evaluate_samples", "log_densities"]
 
-DEFAULT_NUM_TRANSPORT = 2_000
-"""Samples in the metrics whose cost grows with N^2 or faster, unless told otherwise."""
 _CHUNK = 4096
 """Points evaluated at a time, to bound memory; it does not change results."""
 
@@ -40,10 +38,10 @@ def evaluate_samples(
     *,
     reference: npt.ArrayLike,
     reference_second: npt.ArrayLike | None = None,
-    num_transport: int | None = None,
+    num_transport: int = 2_000,
     paper_compatible: bool = False,
     seed: int = 0,
-    on_metric: Callable[[str, int, int], None] | None = None,
+    on_metric: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> MetricsReport:
     """Judge `samples`, unweighted draws meant to be from `target`, by every metric that the target's facts allow.
 
@@ -55,7 +53,7 @@ def evaluate_samples(
         reference: exact or trusted samples, shape (m, dim), finite, at least 4.
         reference_second: a second, independent such set for the floors. Without it they come from the halves of
             `reference`, hence at N <= m/2, and are the larger for it; `Metric.num_floor` tells.
-        num_transport: N for transport distances and MMD; the default is min(2,000, n, m). Never more than n or m.
+        num_transport: N for transport distances and MMD, whose cost grows with N^2 or faster; at most n and m.
         paper_compatible: add `paper_w2` and `paper_energy_tvd`, the definitions of the paper's code.
         seed: of the shuffles that choose the N rows, so that the order of the samples does not matter.
         on_metric: called with (name, number done, number in all) before each computation.
@@ -77,21 +75,17 @@ def evaluate_samples(
         floor_pair = FloorPair(
             trusted.between(half, len(trusted)), trusted.between(0, half), "the two halves of the reference set"
         )
-    limit = DEFAULT_NUM_TRANSPORT if num_transport is None else num_transport
-    if limit < 2:
-        raise MetricError(f"num_transport is {limit}; give at least 2")
-
+    if num_transport < 2:
+        raise MetricError(f"num_transport is {num_transport}; give at least 2")
     is_molecule = isinstance(target, MoleculeTarget)
     comparisons = comparisons_of(target.geometry, is_labelled=is_molecule)
     comparisons += PAPER_COMPARISONS if paper_compatible else ()
     total = len(comparisons) + 1
     metrics = _count_nonfinite(judged)
     for done, comparison in enumerate(comparisons):
-        if on_metric is not None:
-            on_metric(comparison.names[0], done, total)
-        metrics += compare(comparison, judged, trusted, floor_pair, limit)
-    if on_metric is not None:
-        on_metric("second_moment_error", total - 1, total)
+        on_metric(comparison.names[0], done, total)
+        metrics += compare(comparison, judged, trusted, floor_pair, num_transport)
+    on_metric("second_moment_error", total - 1, total)
     metrics += _judge_facts(target, judged, trusted)
     if is_molecule:
         second = sets[2].points if len(sets) == 3 else None
@@ -170,16 +164,9 @@ def _judge_facts(target: Target, judged: Points, trusted: Points) -> list[Metric
     errors = {"region_max_error": max_region_error}
     if target.regions_partition:
         errors["region_tv"] = region_tv
-    for name, error_fn in errors.items():
-        metrics.append(
-            Metric(
-                name,
-                error_fn(estimated, exact),
-                *ABOUT[name],
-                floor=error_fn(stand_in, exact),
-                num_samples=len(judged),
-                num_floor=num_floor,
-                floor_source="the reference set against the exact weights",
-            )
-        )
-    return metrics
+    source = "the reference set against the exact weights"
+    sizes = {"num_samples": len(judged), "num_floor": num_floor, "floor_source": source}
+    return metrics + [
+        Metric(name, error_fn(estimated, exact), *ABOUT[name], floor=error_fn(stand_in, exact), **sizes)
+        for name, error_fn in errors.items()
+    ]

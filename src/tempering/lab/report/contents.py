@@ -15,9 +15,10 @@ from tempering.registry import make_target
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_arrays, read_json
 from tempering.sampler.diagnosis import Finding
+from tempering.targets import Target
 from tempering.transforms.centred import Centred
 
-__all__ = ["read_contents"]
+__all__ = ["configured_target", "read_contents"]
 
 
 def read_contents(folder: Path) -> RunContents:
@@ -50,10 +51,16 @@ def _geometry(sampler: dict[str, Any], config: dict[str, Any]) -> Centred | None
     if sampler:
         stated = sampler.get("geometry")
         return Centred(**stated) if stated else None
+    target = configured_target(config)
+    return None if target is None else target.geometry
+
+
+def configured_target(config: dict[str, Any]) -> Target | None:
+    """The target that a configuration names; None for a density of one's own, or a target of another version."""
     target = config.get("target") or {}
     try:
-        return make_target(str(target.get("name")), **(target.get("arguments") or {})).geometry
-    except (SettingsError, TypeError):  # a density of one's own, or a target of another version
+        return make_target(str(target.get("name")), **(target.get("arguments") or {}))
+    except (SettingsError, TypeError):
         return None
 
 

@@ -85,9 +85,8 @@ def ramachandran_figure(
                 place = {"transform": axes.transAxes, "ha": "right", "va": "bottom", "backgroundcolor": "white"}
                 axes.text(0.98, 0.03, f"KL {kl:.3g}", color=INK, **place)
         row[0].set_ylabel("ψ, degrees")
-        bar = figure.colorbar(
-            image, ax=list(row), shrink=0.86, pad=0.02, extend="max" if deepest > DEPTH else "neither"
-        )
+        extend = "max" if deepest > DEPTH else "neither"
+        bar = figure.colorbar(image, ax=list(row), shrink=0.86, pad=0.02, extend=extend)
         bar.set_label("−log density above its minimum, kT")
         bar.outline.set_visible(False)
 
@@ -197,8 +196,7 @@ def rare_mode_figure(populations: Mapping[str, Population], temperature: float) 
     """
     if not populations:
         raise SettingsError("populations is empty; give at least one, such as {'draws': rare_mode(phi)}")
-    names = list(populations)
-    known = [populations[name] for name in names]
+    names, known = list(populations), list(populations.values())
     colours = [_colour(name) for name in names]
     rows = np.arange(len(names))[::-1]
 
@@ -253,15 +251,9 @@ def bonds_figure(
     Raises:
         SettingsError: for a wrong shape, or a molecule without bonds.
     """
-    rows = [
-        ("bond length, nm", target.record.bonds, bond_lengths(target, draws), bond_lengths(target, reference)),
-        (
-            "bond angle, degrees",
-            angle_atoms(target),
-            np.degrees(bond_angles(target, draws)),
-            np.degrees(bond_angles(target, reference)),
-        ),
-    ]
+    lengths = [bond_lengths(target, x) for x in (draws, reference)]
+    angles = [np.degrees(bond_angles(target, x)) for x in (draws, reference)]
+    rows = [("bond length, nm", target.record.bonds, *lengths), ("bond angle, degrees", angle_atoms(target), *angles)]
 
     def draw(figure) -> None:
         table = figure.subplots(len(rows), NUM_SHOWN, squeeze=False)

@@ -7,19 +7,17 @@ so that no figure here is weighted.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from tempering.errors import SettingsError
 from tempering.lab.metrics.molecules import in_one_hand
 from tempering.lab.metrics.populations import rare_mode
+from tempering.lab.report.contents import configured_target
 from tempering.lab.report.molecule_figures import bonds_figure, dihedrals_figure, ramachandran_figure, rare_mode_figure
 from tempering.molecules.observables import backbone, backbone_angles
 from tempering.molecules.target import MoleculeTarget
 from tempering.plots.contents import RunContents, conformations_of
 from tempering.plots.style import Picture
-from tempering.registry import make_target
 from tempering.targets.inner import Inner
 
 __all__ = ["MOLECULE_FIGURES", "in_atoms", "molecule_of"]
@@ -27,7 +25,7 @@ __all__ = ["MOLECULE_FIGURES", "in_atoms", "molecule_of"]
 
 def molecule_of(contents: RunContents) -> MoleculeTarget | None:
     """The molecule of a run on a named target, in whatever coordinates; None for anything else."""
-    made = _target_of(contents)
+    made = configured_target(contents.config)
     made = made.target if isinstance(made, Inner) else made
     return made if isinstance(made, MoleculeTarget) else None
 
@@ -39,7 +37,7 @@ def in_atoms(contents: RunContents) -> RunContents:
     be compared one by one. Samples of levels become conformations, and their log densities those of conformations:
     without the volume.
     """
-    made, molecule = _target_of(contents), molecule_of(contents)
+    made, molecule = configured_target(contents.config), molecule_of(contents)
     if molecule is None:
         return contents
     contents = dataclasses.replace(contents, bonds=molecule.bonds)
@@ -50,25 +48,7 @@ def in_atoms(contents: RunContents) -> RunContents:
     return dataclasses.replace(contents, geometry=geometry, samples=samples)
 
 
-def _target_of(contents: RunContents) -> Any:
-    target = contents.config.get("target") or {}
-    try:
-        return make_target(str(target.get("name")), **(target.get("arguments") or {}))
-    except (SettingsError, TypeError):  # a density of one's own, or a target of another version
-        return None
-
-
-def _ramachandran(target: MoleculeTarget, draws: np.ndarray, reference: np.ndarray | None) -> Picture | None:
-    return ramachandran_figure(target, draws, reference) if backbone(target) else None
-
-
-def _dihedrals(target: MoleculeTarget, draws: np.ndarray, reference: np.ndarray | None) -> Picture | None:
-    return dihedrals_figure(target, draws, reference) if backbone(target) else None
-
-
 def _rare_mode(target: MoleculeTarget, draws: np.ndarray, reference: np.ndarray | None) -> Picture | None:
-    if not backbone(target):
-        return None
     sets = {"draws": draws} | ({} if reference is None else {"reference": reference})
     populations = {name: rare_mode(backbone_angles(target, x)[:, 0, 0]) for name, x in sets.items() if len(x) > 1}
     return rare_mode_figure(populations, target.temperature) if populations else None
@@ -78,10 +58,14 @@ def _bonds(target: MoleculeTarget, draws: np.ndarray, reference: np.ndarray | No
     return None if reference is None or not len(target.record.bonds) else bonds_figure(target, draws, reference)
 
 
-def _of_contents(draw: Callable[..., Picture | None]) -> Callable[[RunContents], Picture | None]:
+def _of_contents(
+    draw: Callable[..., Picture | None], needs_backbone: bool = True
+) -> Callable[[RunContents], Picture | None]:
     def figure(contents: RunContents) -> Picture | None:
         target, draws, reference = molecule_of(contents), contents.points("draws"), contents.points("reference")
         if target is None or draws is None or not np.isfinite(draws).all(axis=1).any():
+            return None
+        if needs_backbone and not backbone(target):
             return None
         if reference is not None:
             reference = reference[np.isfinite(reference).all(axis=1)]
@@ -92,9 +76,9 @@ def _of_contents(draw: Callable[..., Picture | None]) -> Callable[[RunContents],
 
 
 MOLECULE_FIGURES: dict[str, Callable[[RunContents], Picture | None]] = {
-    "ramachandran": _of_contents(_ramachandran),
-    "dihedrals": _of_contents(_dihedrals),
+    "ramachandran": _of_contents(ramachandran_figure),
+    "dihedrals": _of_contents(dihedrals_figure),
     "rare_mode": _of_contents(_rare_mode),
-    "bonds": _of_contents(_bonds),
+    "bonds": _of_contents(_bonds, needs_backbone=False),
 }
 """Every figure by the name of its file, in the order of the page."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tempering.lab.report.tables import cost_rows, ledger_rows, quality_rows, warning_lines
+from tempering.lab.report.tables import cost_rows, finding_rows, ledger_rows, quality_rows, warning_lines
 from tempering.plots.contents import RunContents
 from tempering.runs.records import level_table
 
@@ -35,19 +35,13 @@ def page(contents: RunContents, figures: dict[str, bytes]) -> str:
         geometry=contents.geometry,
         warnings=[*warning_lines(result), *failures],
         costs=cost_rows(result),
-        findings=_findings(result.get("verdict")),
+        findings=finding_rows(result),
         quality=quality,
         levels=level_table(contents.levels) if contents.levels else [],
         ledger=ledger_rows(result),
         records={"Configuration": [*_flat(contents.config)], "Environment": [*_flat(contents.environment)]},
         figures={name: base64.b64encode(picture).decode() for name, picture in figures.items()},
     )
-
-
-def _findings(verdict: Any) -> list[dict[str, Any]] | None:
-    """What was checked; None where there is no verdict."""
-    findings = verdict.get("findings") if isinstance(verdict, dict) else None
-    return [entry for entry in findings if isinstance(entry, dict)] if isinstance(findings, list) else None
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -7,18 +7,8 @@ import numpy as np
 
 from tempering.lab.metrics.energy import NUM_BINS
 from tempering.plots.contents import RunContents
-from tempering.plots.style import (
-    DRAWS,
-    FAINT,
-    INK,
-    MUTED,
-    REFERENCE,
-    Picture,
-    coloured_words,
-    render,
-    show_some,
-    window,
-)
+from tempering.plots.histograms import Trusted, against_figure
+from tempering.plots.style import DRAWS, FAINT, MUTED, REFERENCE, Picture, coloured_words, render, show_some, window
 
 __all__ = ["energy_figure", "samples_figure"]
 
@@ -64,7 +54,8 @@ def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np
             axes.set_title(f"{title}, {len(points):,}", color=colour, fontweight="bold")
             num_outside = _num_outside(points, limits)
             if num_outside:
-                axes.text(0.99, 0.01, f"{num_outside:,} outside this window", **_corner(axes))
+                corner = {"transform": axes.transAxes, "ha": "right", "va": "bottom", "fontsize": 8.5, "color": MUTED}
+                axes.text(0.99, 0.01, f"{num_outside:,} outside this window", **corner)
         row[0].set_ylabel("$x_1$")
 
     return render(5.0 * len(panels), 5.2, draw)
@@ -89,10 +80,6 @@ def _num_outside(points: np.ndarray, limits: list[tuple[float, float]]) -> int:
     for axis, (low, high) in enumerate(limits):
         inside &= (points[:, axis] >= low) & (points[:, axis] <= high)
     return int(np.sum(~inside))
-
-
-def _corner(axes) -> dict:
-    return {"transform": axes.transAxes, "ha": "right", "va": "bottom", "fontsize": 8.5, "color": MUTED}
 
 
 def _pairs_figure(draws: np.ndarray | None, reference: np.ndarray | None, dim: int) -> Picture:
@@ -189,44 +176,21 @@ def energy_figure(contents: RunContents) -> Picture | None:
     draws, reference = contents.energies("draws"), contents.energies("reference")
     if draws is None:
         return None
+    trusted = None
     if reference is None:
         edges = np.linspace(*window([draws], tail=0.005, fence=8.0), num=NUM_BINS + 1)
-        q = None
     else:
         reference = reference[np.isfinite(reference)]
         reference_counts, edges = np.histogram(reference, NUM_BINS)
-        q = reference_counts / max(len(reference), 1)
     counts, _ = np.histogram(draws[np.isfinite(draws)], edges)
-    p = counts / len(draws)
-
-    def draw(figure) -> None:
-        heights = [1] if q is None else [3, 1]
-        column = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-        words = [(f"draws of the sampler, {len(draws):,}", DRAWS)]
-        if q is not None and reference is not None:
-            column[0].stairs(100 * q, edges, fill=True, color=REFERENCE, alpha=0.4, lw=0)
-            words.append((f"reference samples, {len(reference):,}", REFERENCE))
-            _gap(column[1], p, q, edges, len(draws), max(len(reference), 1))
-        column[0].stairs(100 * p, edges, color=DRAWS, lw=1.2)
-        words.append((_share_outside(draws, edges), INK))
-        coloured_words(column[0], words, 0.99, 0.97, 0.085)
-        column[0].set(ylabel="share of a bin, %", xlim=(edges[0], edges[-1]))
-        column[0].set_ylim(bottom=0)
-        column[-1].set_xlabel("energy, −log density")
-
-    return render(9.6, 3.6 if q is None else 4.6, draw)
-
-
-def _gap(axes, p: np.ndarray, q: np.ndarray, edges: np.ndarray, num: int, num_reference: int) -> None:
-    """p - q by bin, over the band of two standard deviations that exact samples would stay in."""
-    pooled = (num * p + num_reference * q) / (num + num_reference)
-    deviation = np.sqrt(pooled * (1 - pooled) * (1 / num + 1 / num_reference))
-    axes.stairs(200 * deviation, edges, baseline=-200 * deviation, fill=True, color=FAINT, lw=0)
-    axes.axhline(0, color=MUTED, lw=0.6)
-    axes.stairs(100 * (p - q), edges, color=DRAWS, lw=1.0, baseline=None)
-    limit = 1.15 * max(100 * np.abs(p - q).max(), 200 * deviation.max(), 1e-9)
-    axes.set(ylabel="difference, %", ylim=(-limit, limit))
-    axes.text(0.99, 0.06, "band: two exact sample sets, ±2 standard deviations", **_corner(axes))
+    p, num = counts / len(draws), len(draws)
+    if reference is not None:
+        num_trusted = max(len(reference), 1)
+        q = np.divide(reference_counts, num_trusted)
+        pooled = (num * p + num_trusted * q) / (num + num_trusted)
+        deviation = np.sqrt(pooled * (1 - pooled) * (1 / num + 1 / num_trusted))
+        trusted = Trusted(q, len(reference), deviation, "two exact sample sets")
+    return against_figure(p, edges, num, trusted, _share_outside(draws, edges), "energy, −log density")
 
 
 def _share_outside(energies: np.ndarray, edges: np.ndarray) -> str:

@@ -12,15 +12,7 @@ from tempering.runs.ledger import APART, stage_name
 from tempering.sampler.diagnosis import Finding
 from tempering.weights.pareto import RELIABLE_K
 
-__all__ = [
-    "QualityRow",
-    "cost_rows",
-    "ledger_rows",
-    "number_text",
-    "quality_lines",
-    "quality_rows",
-    "warning_lines",
-]
+__all__ = ["cost_rows", "finding_rows", "ledger_rows", "number_text", "quality_lines", "quality_rows", "warning_lines"]
 
 DASH = "–"
 
@@ -67,11 +59,8 @@ def _quality_row(name: str, metric: dict[str, Any]) -> QualityRow:
         elif floor > 0:  # one that is zero or negative (a count, an unbiased estimate of zero) is no unit to measure in
             ratio = value / floor
             versus = f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
-    reason = metric.get("failure") or metric.get("note")
-    note = metric.get("note") or metric.get("floor_failure")
-    description = str(metric.get("description") or "")
-    unit = metric.get("unit")
-    if unit and unit not in ("samples",):
+    description, unit, note = (metric.get(name) or "" for name in ("description", "unit", "floor_failure"))
+    if unit and unit != "samples":
         description += f" [{unit}]"
     if note and value is not None:
         description += f" ({note})"
@@ -81,9 +70,9 @@ def _quality_row(name: str, metric: dict[str, Any]) -> QualityRow:
         floor=number_text(floor),
         versus=versus,
         ratio=ratio,
-        num_samples=number_text(number_of(metric, "num_samples") or number_of(metric, "num")),
+        num_samples=number_text(number_of(metric, "num_samples")),
         description=description.strip(),
-        failure=str(reason or "no finite value") if value is None else None,
+        failure=str(metric.get("failure") or "no finite value") if value is None else None,
     )
 
 
@@ -140,29 +129,18 @@ def ledger_rows(result: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _title(result: dict[str, Any]) -> str:
-    parts = [str(result.get("name") or "run")]
-    parts += [str(result[name]) for name in ("method",) if result.get(name)]
-    parts += [f"seed {result['seed']}"] if result.get("seed") is not None else []
-    return ", ".join(parts)
-
-
 def quality_lines(result: dict[str, Any]) -> list[str]:
-    """Quality against floor, and cost, as plain text: one line per metric."""
+    """Quality against floor, a line a metric; then cost, failures, findings that are not good, and the verdict."""
     header = ("metric", "value", "floor", "vs floor", "N")
     rows = [(r.name, r.value, r.floor, r.versus, r.num_samples) for r in quality_rows(result)]
-    lines = [_title(result)]
+    seed = None if result.get("seed") is None else f"seed {result['seed']}"
+    lines = [", ".join(map(str, filter(None, [result.get("name") or "run", result.get("method"), seed])))]
     if rows:
         widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
         for name, *cells in [header, *rows]:
             numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
             lines.append("  ".join([name.ljust(widths[0]), *numbers]))
-    return lines + _remarks(result)
-
-
-def _remarks(result: dict[str, Any]) -> list[str]:
-    """Cost, failures, findings that are not good and the verdict, a line each."""
-    lines = [f"{name} {value}" + (f" ({remark})" if remark else "") for name, value, remark in cost_rows(result)]
+    lines += [f"{name} {value}" + (f" ({remark})" if remark else "") for name, value, remark in cost_rows(result)]
     lines += [f"failed: {row.name}: {row.failure}" for row in quality_rows(result) if row.failure]
     status = _verdict(result).get("status")
     return [*lines, *warning_lines(result), *([f"verdict: {status}"] if status else [])]
@@ -173,10 +151,14 @@ def _verdict(result: dict[str, Any]) -> dict[str, Any]:
     return verdict if isinstance(verdict, dict) else {}
 
 
+def finding_rows(result: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """What was checked; None where there is no verdict."""
+    found = _verdict(result).get("findings")
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else None
+
+
 def warning_lines(result: dict[str, Any]) -> list[str]:
     """What to know before trusting the draws: every finding that is not good, in words; of old files their warnings."""
-    entries = _verdict(result).get("findings")
-    entries = entries if isinstance(entries, list) else []
-    found = [Finding.from_dict(entry) for entry in entries if isinstance(entry, dict)]
+    found = [Finding.from_dict(entry) for entry in finding_rows(result) or []]
     lines = [f"{finding.status}: {finding.line()}" for finding in found if finding.status != "good"]
     return lines + [f"warning: {warning}" for warning in result.get("warnings") or []]
