@@ -133,8 +133,8 @@ class Sampler:
             num, seed: as for `sample`.
             is_quasi_random: start from scrambled Sobol points, which cover the space of noise evenly, and the draws the
                 target. Means over all of them are as unbiased as before and, in few dimensions, may be much closer;
-                they gain most where `num` is a power of two. The draws are not independent: errors by the usual
-                formulas do not hold, a part of them is no better than as many others, and draw i depends on `num`.
+                they gain most where `num` is a power of two. The draws are not independent: the usual errors do not
+                hold, a subset is no better than an independent sample of its size, and draw i depends on `num`.
         """
         require_flag("is_quasi_random", is_quasi_random)
         weighted = self._weighted(num, seed, is_quasi_random=is_quasi_random)
@@ -145,9 +145,8 @@ class Sampler:
 
         The draws of `sample_weighted` become the proposals of independent Metropolis chains
         (`weights.metropolis`), which leave the target invariant; each starts from a draw taken by weight,
-        whose bias vanishes as 1 / num. Resampling all of them would be biased as a whole. A method of its own, not an
-        option of `sample_weighted`: there are no weights to hand back. For expectations the weights are the better
-        choice: they use every draw, whereas here the repeats that a low ESS brings are noise.
+        whose bias vanishes as 1 / num. For expectations the weights are the better choice: they use every draw,
+        whereas here the repeats that a low ESS brings are noise.
 
         Returns:
             Draws as those of `sample`, in the chains' order: neighbours are correlated and a draw may repeat.
@@ -166,9 +165,8 @@ class Sampler:
         """Equally weighted points that cover the target evenly: `num_draws` evaluations, entered as sampling.
 
         Quasi-random draws with weights (`sample_weighted`), resampled along a Hilbert curve (`tp.resample`). Means over
-        all points are nearly as close as over the weighted draws: in few dimensions much closer than over as many
-        independent points of the target. The points are not independent, and a part of them is no better than as many
-        others. With a low effective share points repeat; `sample_exact` is the better choice then.
+        all points are nearly as close as over the weighted draws. The points are not independent, and a subset is no
+        better than an independent sample of its size. With a low effective share points repeat: use `sample_exact`.
 
         Args:
             num, seed: as for `sample`.
