@@ -88,7 +88,8 @@ class BlackBox:
         """Checked arrays of the kinds asked for (value, gradient), the points along the first axis."""
         shapes = {"value": (), "gradient": (self.dim,)}
         arrays = tuple(np.empty((len(rows), *shapes[kind])) for kind in kinds)
-        name = _name(self.functions[which])
+        function = self.functions[which]
+        name = getattr(function, "__qualname__", None) or type(function).__name__
         done = 0
         for answer in self._answers(which, rows):
             size, parts = answer if self.batched else (1, answer)
@@ -152,7 +153,3 @@ def _shown(part: Any) -> str:
         return f"an array of shape {tuple(shape)} and dtype {dtype}"
     text = repr(part)
     return f"a {type(part).__name__} ({text[:60] + ('…' if len(text) > 60 else '')})"
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or type(function).__name__

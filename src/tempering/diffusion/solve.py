@@ -44,9 +44,7 @@ def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
     divergence = sampling.divergence if with_density else "none"
     if divergence == "automatic":
         divergence = "exact" if dim <= _LARGEST_EXACT else "hutchinson"
-    kicks = None
-    if sampling.solver == "churn":
-        kicks = Kicks(sampling.churn, sampling.churn_max)
+    kicks = Kicks(sampling.churn, sampling.churn_max) if sampling.solver == "churn" else None
     return Method(sampling.solver, divergence, sampling.num_probes, kicks)
 
 

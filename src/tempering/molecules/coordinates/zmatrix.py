@@ -116,7 +116,9 @@ def zmatrix_of(num_atoms: int, bonds: np.ndarray) -> ZMatrix:
     neighbours = neighbours_of(num_atoms, np.asarray(bonds).reshape((-1, 2)).tolist())
     root = _middle(neighbours)
     parents = _tree(neighbours, root)
-    sizes = _sizes(parents, root)
+    sizes = dict.fromkeys([root, *parents], 1)  # atoms behind each atom, itself included
+    for atom in reversed(parents):
+        sizes[parents[atom]] += sizes[atom]
     children: dict[int, list[int]] = {atom: [] for atom in range(num_atoms)}
     for atom, parent in parents.items():
         children[parent].append(atom)
@@ -131,7 +133,9 @@ def zmatrix_of(num_atoms: int, bonds: np.ndarray) -> ZMatrix:
         for parent in (atom for atom in carriers if children[atom]):
             axis, (leading, *others) = parents[parent], children[parent]
             beyond = parents.get(axis, second if parent == first else first)
-            kind = "stiff" if _is_in_small_ring(neighbours, parent, axis) else "full"
+            # Atoms of the smallest ring that the bond from parent to axis is in, if it is in any.
+            ring = 1 + distances_from(neighbours, parent, without=axis).get(axis, _LARGEST_STIFF_RING)
+            kind = "stiff" if ring <= _LARGEST_STIFF_RING else "full"
             generation.append(Placement(leading, parent, axis, beyond, kind))
             generation += [Placement(atom, parent, axis, leading, "relative") for atom in others]
         generation.sort(key=lambda row: not children[row.atom])
@@ -177,17 +181,3 @@ def _tree(neighbours: list[list[int]], root: int) -> dict[int, int]:
                 parents[other] = atom
                 queue.append(other)
     return parents
-
-
-def _sizes(parents: dict[int, int], root: int) -> dict[int, int]:
-    """Atoms behind each atom, itself included."""
-    sizes = dict.fromkeys([root, *parents], 1)
-    for atom in reversed(parents):
-        sizes[parents[atom]] += sizes[atom]
-    return sizes
-
-
-def _is_in_small_ring(neighbours: list[list[int]], a: int, b: int) -> bool:
-    """Whether the smallest ring that a bond is in, if it is in any, has few atoms."""
-    around = distances_from(neighbours, a, without=b).get(b)
-    return around is not None and around + 1 <= _LARGEST_STIFF_RING
