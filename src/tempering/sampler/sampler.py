@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "Sampler", "has_sampler"]
 FORMAT = "tempering sampler 3"
 """Of sampler.json: what `loading` reads."""
 
-_DRAWS_A_POINT = 2
+_DRAWS_PER_POINT = 2
 """Of `sample_even`."""
 _MOST_DRAWS = 2**31 - 1
 """Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
@@ -117,8 +117,7 @@ class Sampler:
         """
         require_count("num", num, most=_MOST_DRAWS)
         sampling = self.sampling.raw
-        is_own = solver is None or (isinstance(solver, str) and solver == sampling.solver)
-        if not is_own:
+        if solver is not None and not (isinstance(solver, str) and solver == sampling.solver):
             sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
@@ -170,14 +169,13 @@ class Sampler:
 
         Args:
             num, seed: as for `sample`.
-            num_draws: that the points are made of; None takes two a point.
+            num_draws: that the points are made of; None takes two per point.
 
         Raises:
             DensityError: if the density is not there, or if no draw has a positive weight.
         """
         require_count("num", num, most=_MOST_DRAWS)
-        if num_draws is None:
-            num_draws = min(_DRAWS_A_POINT * int(num), _MOST_DRAWS)
+        num_draws = min(_DRAWS_PER_POINT * int(num), _MOST_DRAWS) if num_draws is None else num_draws
         require_count("num_draws", num_draws, most=_MOST_DRAWS)
         draws, log_weights = self.sample_weighted(num_draws, seed=seed, is_quasi_random=True)
         return resample(draws, log_weights, int(num), seed=int(seed))
