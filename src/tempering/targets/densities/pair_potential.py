@@ -84,7 +84,9 @@ class PairPotential(Target):
         smoothing: float | None = None,
         name: str = "pair potential",
     ):
-        geometry = Centred(num_particles, spatial_dim)  # refuses other numbers of particles and dimensions
+        require_count("num_particles", num_particles)
+        require_count("spatial_dim", spatial_dim)
+        geometry = Centred(int(num_particles), int(spatial_dim))  # refuses a single particle, and says why
         require_number("trap", trap, lambda strength: strength >= 0, "a finite number of at least 0")
         require_count("count", count, 1, 2)
         require_kind("name", name, str)
