@@ -8,10 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
-from baselines import smc
 from building import peptide_topology
 from make_alanine import alanine_system
 
@@ -54,7 +52,6 @@ DOORS = {
     "netcdf without ArviZ": ("arviz", lambda folder: write_draws(folder / "a.nc", POINTS)),
     "netcdf": ("h5netcdf", lambda folder: write_draws(folder / "a.nc", POINTS)),
     "to_arviz": ("arviz", lambda _: sampler_of(linear_denoiser()).to_arviz(3)),
-    "smc": ("blackjax", lambda _: smc.samples(make_target("mog40"), jax.random.key(0), 1_000)),
 }
 
 

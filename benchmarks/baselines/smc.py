@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from baselines.drawn import Drawn
-from tempering.errors import BudgetError, require_extra
+from tempering.errors import BudgetError
 from tempering.kernels import ChainState, init
 from tempering.runs.ledger import Ledger
 from tempering.targets import Referenced
@@ -159,7 +159,6 @@ def samples(
     Raises:
         BudgetError: if the budget pays for fewer than ten particles.
     """
-    require_extra("blackjax", "sequential Monte Carlo samplers")
     from blackjax.smc import tempered
 
     target = Referenced(target.dim, target, None)  # the path here starts from a Gaussian of its own

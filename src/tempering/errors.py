@@ -49,7 +49,6 @@ EXTRAS = {
     "pyarrow": ("pyarrow", "io", "write an .npz file"),
     "arviz": ("ArviZ", "arviz", "write an .npz file"),
     "h5netcdf": ("h5netcdf", "arviz", "write an .npz file"),
-    "blackjax": ("BlackJAX", "baselines", ""),
 }
 """Optional packages, by the name they are imported under: their own name, the extra that installs them, and what works
 without them."""
