@@ -33,6 +33,7 @@ ROOMS = (
     "buffer",
     "diffusion",
     "weights",
+    "atlas",
     "guidance",
     "refinement",
     "plots",

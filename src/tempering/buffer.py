@@ -32,8 +32,9 @@ __all__ = [
     "subsample",
 ]
 
-ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined", "weighted")
-"""What `Buffer.origin` indexes: parallel tempering, resampled, unweighted, refined or weighted model samples."""
+ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined", "weighted", "reference")
+"""What `Buffer.origin` indexes: parallel tempering; resampled, unweighted, refined or weighted model samples; draws of a
+reference made of modes."""
 
 
 class Buffer(eqx.Module):

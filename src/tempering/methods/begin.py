@@ -10,7 +10,8 @@ from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.checkpoint import Journal, Nowhere, Store
 from tempering.runs.ledger import Ledger
 from tempering.settings import MethodSettings
-from tempering.targets import Target
+from tempering.targets import Referenced, Target
+from tempering.targets.cost import points_per_gradient
 from tempering.types import Key, OnEvent
 
 __all__ = ["begin"]
@@ -37,6 +38,14 @@ def begin(
     journal = Journal(ledger or Ledger(), store or Nowhere())
     run = Run(target, key, settings, Plan(journal.ledger.budget or 0), journal, on_event)
     run.settings, run.start = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, journal, run.tell)
-    run.plan = plan_run(run.settings, len(run.start.temperatures), target, journal.ledger)
+    way = run.start.way
+    if way is not None and len(way.temperatures) > 1:
+        run.target = Referenced(target.dim, target, way.reference)
+    if way is not None and len(way.temperatures) == 1:
+        each = points_per_gradient(target)
+        run.plan = Plan(journal.ledger.total + each * (way.num_draws + run.settings.num_final_draws), 1, 1)
+    else:
+        num_levels = len(run.start.temperatures) if way is None else run.settings.ladder.num_levels or 3
+        run.plan = plan_run(run.settings, num_levels, target, journal.ledger)
     run.networks = new_networks(run.key_of(1, "network"), target.dim, run.settings.network, num_networks)
     return run

@@ -25,6 +25,7 @@ __all__ = [
     "default_budget",
     "forecast",
     "is_adaptive",
+    "num_final_draws",
     "pilot_settings",
     "plan_run",
     "planned",
@@ -120,6 +121,12 @@ def _initial(affordable: int, num_levels: int, buffer_size: int, given: Initial)
     return initial, min(size, num_chains * num_draws)
 
 
+def num_final_draws(settings: MethodSettings, budget: int) -> int:
+    """Draws of the final model that are weighed: a part of the budget."""
+    # A user who asks for no final draws gets none: weights of some samplers cost more than their training.
+    return max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget))) if settings.num_final_draws > 0 else 0
+
+
 def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> Settings:
     """The settings with sizes that spend the budget on a ladder of that length.
 
@@ -133,8 +140,7 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
     Raises:
         BudgetError: if the budget is too small for a ladder of this length.
     """
-    # A user who asks for no final draws gets none: weights of some samplers cost more than their training.
-    num_final = max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget))) if settings.num_final_draws > 0 else 0
+    num_final = num_final_draws(settings, budget)
     left, cost = budget - num_final, kernel.evaluations_per_step
     if not isinstance(settings, PTSDSettings):
         initial, size = _initial(left // cost, num_levels, 1500 + 200 * dim, settings.initial)
@@ -249,7 +255,7 @@ def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: 
         BudgetError: if the plan needs more than the budget.
     """
     kernel, each = kernel_of(settings.exploration, target.dim), points_per_gradient(target)
-    pilot = ledger.points.get("pilot", 0)
+    pilot = ledger.total  # and the atlas, where one was made
     if not isinstance(settings, DescentSettings):
         cost = initial.planned_evaluations(settings.initial, num_levels, kernel) + settings.num_final_draws
         _refuse_above(ledger.budget, pilot + each * cost, num_levels)

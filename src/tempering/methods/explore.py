@@ -10,6 +10,7 @@ import numpy as np
 from tempering.buffer import Buffer, Levels, from_states, subsample
 from tempering.diffusion.calibrate import largest_sigma
 from tempering.kernels import ChainState
+from tempering.methods.explore_modes import explore_modes
 from tempering.methods.run import Run, finds_levels
 from tempering.parallel_tempering import betas_of, stepping_stone
 from tempering.parallel_tempering.initial import initial_draws, planned_evaluations
@@ -31,7 +32,11 @@ def explore(run: Run, temperatures: tuple[float, ...], keep: int) -> Levels:
 
     Args:
         keep: how many of the coldest levels to go on with; the noise range is that of the hottest of them.
+
+    Where modes are known, the levels are drawn from them instead.
     """
+    if run.start.way is not None:
+        return explore_modes(run, temperatures, keep)
     target, settings, units, initial = run.target, run.settings, run.start.units, run.settings.initial
     key_run, key_pool = jax.random.split(run.key_of(1, "explore"))
     betas = betas_of(temperatures)

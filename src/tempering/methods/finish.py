@@ -1,21 +1,25 @@
 """The end of every method: the sampler of the last level, weighed, with log Z and what its weights have to say."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Levels
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.diffusion.solve import is_exact
+from tempering.methods.explore_modes import MODES
 from tempering.methods.run import Run
-from tempering.runs.records import LevelRecord, finite_or_none
+from tempering.runs.records import LevelRecord, Mode, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
+from tempering.sampler.diagnosis.coverage import hidden_mass
 from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
+from tempering.transforms import embed_rows
 from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
@@ -58,6 +62,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
+        modes=_modes(run),
     )
     num, last = settings.num_final_draws, len(records) - 1
     if num == 0:
@@ -85,8 +90,33 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
             log_z_final_error=finite_or_none(own[1]),
             determinants=_determinants(sampling, run.target.dim),
             **dataclasses.asdict(seen),
+            **_uncovered(run, key, log_prob, weighted),
         ),
     )
+
+
+def _modes(run: Run) -> tuple[Mode, ...]:
+    """The optima that were found, the largest local weight first, in the user's coordinates."""
+    found, chart = run.start.found, run.target.chart
+    if found is None or len(found.log_density) == 0:
+        return ()
+    places = found.position if chart is None else embed_rows(chart, found.position)
+    numbers = (np.asarray(array).tolist() for array in (places, found.log_density, found.weight, found.hits))
+    modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
+    return tuple(sorted(modes, key=lambda mode: -mode.weight))
+
+
+def _uncovered(run: Run, key: Key, log_prob_fn, weighted: Weighted) -> dict[str, Any]:
+    """Local weight and number of optima where the final model has practically nothing."""
+    found = run.start.found
+    if found is None or len(found.log_density) == 0:
+        return {}
+    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), found.position))
+    log_z, _ = weighted.log_z
+    ratios = np.asarray(found.log_density) - log_q - log_z
+    share, _, _ = hidden_mass(ratios, np.asarray(found.weight), np.asarray(weighted.log_weights) - log_z)
+    num = hidden_mass(ratios, np.ones(len(ratios)), np.asarray(weighted.log_weights) - log_z)[2]
+    return {"uncovered": finite_or_none(share), "num_uncovered": num}
 
 
 def _model(run: Run, levels: Levels) -> DiffusionModel:
@@ -100,7 +130,7 @@ def _model(run: Run, levels: Levels) -> DiffusionModel:
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:
     """The last level's own estimate, where its error can be trusted."""
     dim, k = run.target.dim, last.pareto_k
-    is_known = _determinants(run.settings.sampling, dim) != "unchecked"
+    is_known = last.proposal == MODES or _determinants(run.settings.sampling, dim) != "unchecked"
     return [(last.log_z, last.log_z_error)] if k is not None and k <= 0.5 and is_known else []
 
 

@@ -1,7 +1,6 @@
 """Before a method samples: ladder, starting points and units of its chains, by a counted pilot if need be."""
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.kernels import kernel_of
+from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
+from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.budget import default_budget, pilot_settings, sized, with_ceiling
 from tempering.methods.start import own_start
 from tempering.parallel_tempering import heat, temperatures_of
@@ -29,22 +30,22 @@ Settings = TypeVar("Settings", bound=MethodSettings)
 __all__ = ["Start", "prepare", "suited"]
 
 
-Tell = Callable[..., None]
-"""Reports progress: stage, level, what is done and in all, and readings by name."""
-
-
 @dataclass(frozen=True)
 class Start:
     """Where a run starts: the ladder, the starting points, and the units in which kernels move.
 
     Args:
         checks: the numbers of the pilot; empty where none was run, and units are then those of masses alone.
+        found: the atlas of modes, where one was made.
+        way: how the density is drawn from these modes, where it is.
     """
 
     temperatures: tuple[float, ...]
     start_fn: StartFn
     units: Units
     checks: Checks = Checks()
+    found: Found | None = None
+    way: Way | None = None
 
 
 class _PilotPart(eqx.Module):
@@ -105,17 +106,28 @@ def prepare(
     budget = ledger.budget or default_budget(target.dim) * each
     if settings.is_sized_by_budget:
         ledger.budget = budget
+    found = None
+    if has_atlas(settings, target):
+        key, key_atlas = jax.random.split(key)
+        found = find_modes(key_atlas, target, settings, start_fn, journal, tell)
+        if found.has_reference:
+            settings, way = way_from(found, settings, target, (budget - ledger.total) // each, kernel)
+            units = _first_units(settings, target)
+            return settings, Start(way.temperatures, start_fn, units, found.checks(Checks()), found, way)
+        start_fn = with_modes(start_fn, found)
     is_given = ladder.temperatures is not None or ladder.hottest is not None
     if is_given and settings.pilot.ceiling is None:
         prepared = Start(temperatures_of(ladder, dim=target.dim), start_fn, _first_units(settings, target))
     else:
         if settings.is_sized_by_budget:
-            pilot = pilot_settings(settings.pilot, budget // each, kernel)
+            pilot = pilot_settings(settings.pilot, (budget - ledger.total) // each, kernel)
             settings = dataclasses.replace(settings, pilot=pilot)
         prepared = _piloted(key, target, settings, start_fn, journal, tell)
     if settings.is_sized_by_budget:
-        left = (budget - ledger.points.get("pilot", 0)) // each
+        left = (budget - ledger.total) // each
         settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel)
+    if found is not None:
+        prepared = dataclasses.replace(prepared, found=found, checks=found.checks(prepared.checks))
     return settings, prepared
 
 

@@ -20,7 +20,10 @@ from tempering.settings import PTSDSettings
 from tempering.targets import Target
 from tempering.types import Key, OnEvent, ignore_event
 
-__all__ = ["TWO_LEVELS", "fit"]
+__all__ = ["ONE_LEVEL", "TWO_LEVELS", "fit"]
+
+ONE_LEVEL = "PTSD, drawn from its modes"
+"""What PTSD is called where modes are known and near enough that no level lies between them and the density."""
 
 TWO_LEVELS = "PT+DM, two temperatures"
 """What PTSD over two temperatures is called: nothing is left to guide to."""
@@ -65,5 +68,5 @@ def fit(
         levels = refine(run, levels, samples)
         levels = learn(run, levels)
 
-    title = "PTSD" if levels.num_done > 2 else TWO_LEVELS
+    title = "PTSD" if levels.num_done > 2 else TWO_LEVELS if levels.num_done == 2 else ONE_LEVEL
     return finish(run, levels, title, jax.random.fold_in(key, levels.num_done))

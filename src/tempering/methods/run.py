@@ -111,7 +111,7 @@ def finds_levels(explore: Callable[..., Levels]) -> Callable[..., Levels]:
 
     @functools.wraps(explore)
     def stage(run: Run, temperatures: tuple[float, ...], keep: int) -> Levels:
-        level = len(temperatures) - 1
+        level, keep = len(temperatures) - 1, min(keep, len(temperatures))
         part = _found(run, level, keep)
         if part is None:
             levels = explore(run, temperatures, keep)

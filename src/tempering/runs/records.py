@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
-__all__ = ["Checks", "LevelRecord", "finite_or_none", "level_table"]
+__all__ = ["Checks", "LevelRecord", "Mode", "finite_or_none", "level_table"]
 
 
 def finite_or_none(value) -> float | None:
@@ -88,10 +88,33 @@ class LevelRecord(_Plain):
 
 
 @dataclass(frozen=True)
+class Mode(_Plain):
+    """An optimum that searches found.
+
+    Args:
+        position: in the user's coordinates, as one vector.
+        log_density: there, in the coordinates that the method works in.
+        weight: its share of the mass of all optima, each by the curvature at its top (Laplace's approximation).
+        hits: searches that ended there.
+    """
+
+    position: tuple[float, ...]
+    log_density: float
+    weight: float
+    hits: int
+
+
+@dataclass(frozen=True)
 class Checks(_Plain):
     """Numbers of a whole run that findings are made of, beside those of its levels; None where nothing was measured.
 
     Args:
+        path: reference, where the density is drawn from modes that were found; temperature, where hot chains lead.
+        num_optima, atlas_num_searches, atlas_num_lost, atlas_missing: of the search for modes: what was found, the
+            searches that arrived and those that did not, and the chance that another finds something new.
+        atlas_share, atlas_pareto_k: of weights of draws from the modes.
+        atlas_hidden, atlas_p_value: what the referee found: states that the modes do not cover, and ranks of chains.
+        uncovered, num_uncovered: local weight and number of optima where the final model has practically nothing.
         pilot_temperature: the hottest temperature that the pilot settled on.
         pilot_rhat: of the pilot's chains there: the largest split R-hat over coordinates.
         pilot_is_mixed: whether they mixed at any temperature that was tried.
@@ -106,6 +129,17 @@ class Checks(_Plain):
             of the final model (`sampler.diagnosis.Coverage`).
     """
 
+    path: str | None = None
+    num_optima: int | None = None
+    atlas_num_searches: float | None = None
+    atlas_num_lost: float | None = None
+    atlas_missing: float | None = None
+    atlas_share: float | None = None
+    atlas_pareto_k: float | None = None
+    atlas_hidden: float | None = None
+    atlas_p_value: float | None = None
+    uncovered: float | None = None
+    num_uncovered: int | None = None
     pilot_temperature: float | None = None
     pilot_rhat: float | None = None
     pilot_is_mixed: bool | None = None

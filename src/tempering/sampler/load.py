@@ -13,7 +13,7 @@ from tempering.diffusion.networks import make_network
 from tempering.errors import RunFolderError
 from tempering.registry import chart_from
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import Checks, LevelRecord
+from tempering.runs.records import Checks, LevelRecord, Mode
 from tempering.runs.storage import read_arrays, read_json, tree_from
 from tempering.sampler import FORMAT, Sampler
 from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
@@ -87,6 +87,7 @@ def _restored(folder: Path, facts: dict[str, Any], target: Target | None, struct
         pareto_k=facts["pareto_k"],
         checks=Checks.from_dict(facts["checks"]),
         settings=_settings(facts.get("settings")),
+        modes=tuple(Mode(tuple(mode.pop("position")), **mode) for mode in map(dict, facts.get("modes", ()))),
         chart=chart,
         structure=read_structure(facts["structure"], structure or own),
         folder=folder,

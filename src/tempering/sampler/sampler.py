@@ -12,7 +12,7 @@ from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError, require_extra
 from tempering.runs.exports import check_place, named_arrays, write_draws
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import Checks, LevelRecord, finite_or_none, level_table
+from tempering.runs.records import Checks, LevelRecord, Mode, finite_or_none, level_table
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
 from tempering.sampler.diagnosis import Finding, Verdict, diagnose
 from tempering.settings import MethodSettings, Network, Sampling, require, require_count, require_flag, require_seed
@@ -55,6 +55,7 @@ class Sampler:
         chart: from the coordinates that the model works in to those of the user: of constrained supports, or of centred
             particles; None where they are the same.
         structure: what makes of a row of the user's coordinates the user's own tree of arrays; None for plain rows.
+        modes: optima that searches found before the fit, the heaviest first; empty where none were made.
         folder: where it was saved or loaded from; `plot` looks there for the samples of the levels.
     """
 
@@ -73,6 +74,7 @@ class Sampler:
     chart: Chart | None = None
     structure: Any = None
     settings: MethodSettings | None = None
+    modes: tuple[Mode, ...] = ()
     folder: Path | None = None
 
     @property
@@ -378,6 +380,7 @@ class Sampler:
             "ess_fraction": self.ess_fraction,
             "pareto_k": None if self.pareto_k is None else finite_or_none(self.pareto_k),
             "checks": self.checks.as_dict(),
+            "modes": [mode.as_dict() for mode in self.modes],
             "verdict": self.diagnose().as_dict(),
         }
 

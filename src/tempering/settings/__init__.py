@@ -4,7 +4,7 @@
 dimension, the noise range from the buffers.
 """
 
-from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
+from tempering.settings.chains import Atlas, Exploration, Initial, Ladder, Pilot, Refinement
 from tempering.settings.checks import (
     require,
     require_choice,
@@ -24,6 +24,7 @@ from tempering.settings.methods import (
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
 
 __all__ = [
+    "Atlas",
     "DescentSettings",
     "Exploration",
     "Guidance",

@@ -12,7 +12,7 @@ from tempering.settings.checks import (
     require_positive,
 )
 
-__all__ = ["Exploration", "Initial", "Ladder", "Pilot", "Refinement"]
+__all__ = ["Atlas", "Exploration", "Initial", "Ladder", "Pilot", "Refinement"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,28 @@ class Ladder:
         falling = all(hot > cold for hot, cold in zip(given, given[1:], strict=False))
         require(falling, name, given, "strictly decreasing, hottest first", "sort it and drop repeated values")
         require(given[-1] == 1, name, given, "a ladder that ends at T = 1 exactly", "append 1.0")
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """The search for modes before anything else, by uphill searches from clouds of many widths.
+
+    It is made where the density has a gradient and the budget sets the sizes; not for particles, whose optima are
+    alike, nor where a ladder is given.
+
+    Args:
+        share: of the budget that it may spend at the most; 0 leaves it out.
+        path: reference draws from the modes that were found, whatever speaks against it. temperature goes the way of
+            hot chains, or of the reference that was given. automatic takes the modes where searches have closed in on
+            them and a referee finds that they cover the density.
+    """
+
+    share: float = 0.25
+    path: Literal["automatic", "reference", "temperature"] = "automatic"
+
+    def __post_init__(self) -> None:
+        require_number("atlas.share", self.share, lambda share: 0 <= share <= 0.9, "between 0 and 0.9")
+        require_choice("atlas.path", self.path, ("automatic", "reference", "temperature"))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tempering.settings.chains import Exploration, Initial, Ladder, Pilot, Refinement
+from tempering.settings.chains import Atlas, Exploration, Initial, Ladder, Pilot, Refinement
 from tempering.settings.changes import changed
 from tempering.settings.checks import require, require_count, require_flag, require_kind, require_number
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
@@ -15,6 +15,7 @@ from tempering.settings.models import Guidance, Network, Noise, Resampling, Samp
 __all__ = ["DescentSettings", "MethodSettings", "PTDMSettings", "PTSDSettings", "ReweightedSettings"]
 
 _GROUPS = {
+    "atlas": Atlas,
     "ladder": Ladder,
     "pilot": Pilot,
     "initial": Initial,
@@ -46,6 +47,7 @@ class MethodSettings:
     buffer_size: int = 2000
     num_final_draws: int = 1000
     is_sized_by_budget: bool = True
+    atlas: Atlas = field(default_factory=lambda: Atlas(share=0.0))
     ladder: Ladder = field(default_factory=Ladder)
     pilot: Pilot = field(default_factory=Pilot)
     initial: Initial = field(default_factory=Initial)
@@ -151,6 +153,7 @@ class PTSDSettings(DescentSettings):
             ladder of two levels has nothing else to spend it on.
     """
 
+    atlas: Atlas = field(default_factory=Atlas)
     level_size: int | None = None
     last_buffer_size: int | None = None
     initial_share: float = 0.3
@@ -171,6 +174,7 @@ class PTSDSettings(DescentSettings):
             "egnn", 64, 3, coordinate_width=0, is_shared=False, num_particles=num_particles, spatial_dim=spatial_dim
         )
         return cls(
+            atlas=Atlas(share=0.0),
             buffer_size=10_000,
             num_final_draws=0,
             is_sized_by_budget=False,

@@ -11,7 +11,7 @@ import jax
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target
 
-__all__ = ["has_gradient", "points_per_gradient", "spend"]
+__all__ = ["has_gradient", "is_black_box", "points_per_gradient", "spend"]
 
 
 def _boxes(target: Target) -> list[Any]:
@@ -23,6 +23,11 @@ def _boxes(target: Target) -> list[Any]:
 def has_gradient(target: Target) -> bool:
     """Whether `evaluate` gives a gradient of the target."""
     return all(box.has_gradient for box in _boxes(target))
+
+
+def is_black_box(target: Target) -> bool:
+    """Whether the target calls a program that JAX cannot differentiate twice."""
+    return len(_boxes(target)) > 0
 
 
 def points_per_gradient(target: Target) -> int:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.buffer import Buffer, reweighted
+from tempering.buffer import ORIGINS, Buffer, reweighted
 from tempering.sampler.diagnosis.thresholds import FEW_EVIDENCE, HIDDEN_MARGIN, HIDDEN_RATIO
 from tempering.types import Array, Float, Key
 from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_fraction
@@ -24,6 +24,10 @@ __all__ = ["Coverage", "coverage", "hidden_mass", "is_beyond_chance"]
 
 LogProbFn = Callable[[Key, Float[Array, "point dim"]], Float[Array, " point"]]
 """Normalised log densities of a model, which may need a key to estimate them."""
+
+
+_INDEPENDENT = (ORIGINS.index("initial_pt"), ORIGINS.index("reference"))
+"""Samples that owe nothing to any model."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def coverage(
     if not cold or not np.any(own > -np.inf):
         return Coverage(0.0)
     log_z, _ = log_z_with_tail(own)
-    chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] == 0]
+    chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] in _INDEPENDENT]
     chosen = [cold[-1], *(pair for pair in chains[-1:] if pair is not cold[-1])]
     keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
     found = [

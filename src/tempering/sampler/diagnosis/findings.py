@@ -9,6 +9,7 @@ import math
 from tempering.runs.records import Checks, LevelRecord
 from tempering.sampler.diagnosis.comparison import log_z_agreement
 from tempering.sampler.diagnosis.coverage import is_beyond_chance
+from tempering.sampler.diagnosis.modes import is_drawn_from_modes, mode_findings
 from tempering.sampler.diagnosis.thresholds import (
     BAD_STARTS,
     BAD_VALUES,
@@ -49,7 +50,8 @@ _COVER = (
 def recorded_findings(sampler) -> list[Finding]:
     """One finding a check, in the order of the run."""
     levels, checks = sampler.levels, sampler.checks
-    findings = [*_pilot(checks), *_start(levels, checks), *_way(levels), *_final(sampler), *_covered(checks)]
+    start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
+    findings = [*start, *mode_findings(checks), *_way(levels), *_final(sampler), *_covered(checks)]
     return [*findings, *_determinants(sampler), *_values(sampler)]
 
 

@@ -19,6 +19,11 @@ FAR_ENOUGH = 1024.0
 LEAST_REACH = 16.0
 """Scouts that went this many times as hot have seen what running chains might hide: four times as far."""
 
+FEW_SEARCHES, LIKELY_MORE = 100, 0.01
+"""Searches below which nothing is known of what was missed, and the chance of a new mode that leaves a doubt."""
+HIDDEN_STATES, LEAST_P_VALUE = 0.005, 1e-3
+"""Of the referee's chains: states that the modes do not cover, and the p-value of their ranks."""
+
 HIGH_K, VERY_HIGH_K = RELIABLE_K, 1.0
 """Above the first means over weights cannot be trusted, above the second they need not exist (Vehtari et al. 2024)."""
 LOW_SHARE = 0.05

@@ -1,0 +1,1 @@
+"""The atlas of modes: uphill searches, the optima that they find, and a reference made of these."""

@@ -1,0 +1,227 @@
+"""A reference made of optima, and improved by its own weighted draws.
+
+First Laplace approximations with heavy tails, at every optimum. Then, a few times: draw, weigh, and move every
+component towards the mean, covariance and mass that the weighted draws show (population Monte Carlo). Tails and widths
+are those that promise most. Every draw stays in use: all of them together are draws of the mixture of all rounds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import gammaln
+
+from tempering.atlas.mixture import StudentMixture, joined, mixture_of
+from tempering.atlas.optima import Optima
+from tempering.kernels import ChainState
+from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target, evaluate_many
+from tempering.targets.cost import spend
+from tempering.types import Array, Float, Key
+
+__all__ = ["Drawn", "adapted", "draw_more", "first_guess"]
+
+FIRST_NU, FIRST_WIDENING = 8.0, 1.15
+"""Of Laplace approximations: heavy enough that modes which are not normal are covered."""
+LEAST_WEIGHT = 0.02
+"""Of a component, over an equal share: a mode that Laplace's approximation takes for nothing may be more."""
+_NUS, _WIDENINGS = (3.0, 6.0, 12.0, 30.0, 100.0), (0.9, 1.0, 1.1, 1.25, 1.5)
+_NEAR_BEST = 0.97
+"""Heavier tails that promise nearly as much are taken."""
+_ENOUGH, _GAIN = 0.6, 1.15
+"""Effective share from which no round is worth its draws, and the gain that the next one must have brought."""
+
+
+@dataclass
+class Drawn:
+    """All draws of a reference so far, with target values.
+
+    Args:
+        mixtures, nums: of every round, with the draws that it made.
+        position, log_density, gradient: of the draws, in the order of rounds.
+        shares: effective share of every round's own draws.
+    """
+
+    mixtures: list[StudentMixture]
+    nums: list[int] = field(default_factory=list)
+    position: np.ndarray | None = None
+    log_density: np.ndarray | None = None
+    gradient: np.ndarray | None = None
+    shares: list[float] = field(default_factory=list)
+
+    @property
+    def reference(self) -> StudentMixture:
+        """What all draws together are draws of."""
+        return joined(self.mixtures[: len(self.nums)], self.nums)
+
+    def log_weights(self) -> np.ndarray:
+        """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
+        return _log_weights(self.log_density, self.gradient, np.asarray(log_densities(self.reference, self.position)))
+
+
+@eqx.filter_jit
+def log_densities(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
+    """Of many points."""
+    return jax.lax.map(mixture.log_density, jnp.asarray(points), batch_size=4096)
+
+
+@eqx.filter_jit
+def _log_parts(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, "point component"]:
+    return jax.lax.map(mixture.log_parts, jnp.asarray(points), batch_size=4096)
+
+
+def _log_weights(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    is_usable = np.isfinite(log_density) & np.all(np.isfinite(gradient), axis=1) & np.isfinite(log_q)
+    return np.where(is_usable, log_density.astype(np.float64) - log_q, -np.inf)
+
+
+def first_guess(optima: Optima) -> StudentMixture:
+    """Laplace approximations at the optima, widened, with heavy tails."""
+    weight = np.maximum(optima.local_weight(), LEAST_WEIGHT / len(optima))
+    return mixture_of(weight, optima.position, optima.covariance, FIRST_NU, FIRST_WIDENING)
+
+
+def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, stage: str = "atlas") -> None:
+    """`num` draws more of the latest mixture, one evaluation each."""
+    spend(ledger, stage, target, num)
+    mixture = drawn.mixtures[-1]
+    position = _sample(key, mixture, num)
+    value, gradient = (np.asarray(array) for array in evaluate_many(target, position))
+    drawn.shares.append(_share(_log_weights(value, gradient, np.asarray(log_densities(mixture, position)))))
+    parts = [(drawn.position, np.asarray(position)), (drawn.log_density, value), (drawn.gradient, gradient)]
+    drawn.position, drawn.log_density, drawn.gradient = (
+        new if old is None else np.concatenate([old, new]) for old, new in parts
+    )
+    drawn.nums.append(num)
+
+
+@eqx.filter_jit
+def _sample(key: Key, mixture: StudentMixture, num: int) -> Float[Array, "num dim"]:
+    return mixture.sample(key, num)
+
+
+def _share(log_weights: np.ndarray) -> float:
+    """Effective share of weights."""
+    top = np.max(log_weights, initial=-np.inf)
+    if not np.isfinite(top):
+        return 0.0
+    weights = np.exp(log_weights - top)
+    return float(np.sum(weights) ** 2 / np.sum(weights**2) / len(weights))
+
+
+def adapted(
+    key: Key,
+    target: Target,
+    optima: Optima,
+    num_per_round: int,
+    most_rounds: int,
+    ledger: Ledger,
+    on_round: Callable[[int, float], None] = lambda index, share: None,
+) -> Drawn:
+    """A reference and its weighted draws, after as many rounds as help.
+
+    Args:
+        num_per_round: draws of the first round; each later one makes as many.
+        on_round: called with the number of the round and the effective share of its draws.
+    """
+    drawn = Drawn([first_guess(optima)])
+    for index in range(most_rounds):
+        draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
+        share = drawn.shares[-1]
+        on_round(index, share)
+        drawn.mixtures.append(_improved(drawn, optima))
+        is_slow = index > 0 and share < _GAIN * max(drawn.shares[:-1])
+        if share > _ENOUGH or (is_slow and index > 1):
+            break
+    return drawn
+
+
+def _improved(drawn: Drawn, optima: Optima) -> StudentMixture:
+    """The components moved towards what the weighted draws show, as far as draws that were held out bear it out."""
+    log_weights = drawn.log_weights()
+    if not np.any(np.isfinite(log_weights)):
+        return drawn.mixtures[-1]
+    num = len(log_weights)
+    is_fitted = np.arange(num) % 3 > 0
+    log_weights_fitted = np.where(is_fitted, log_weights, -np.inf)
+    candidates = [
+        _moved(drawn, optima, log_weights_fitted),
+        (*_masses(drawn, optima, log_weights_fitted)[:1], optima.position, optima.covariance),
+    ]
+    held_out = np.where(is_fitted, -np.inf, log_weights)
+    return max((_best_tails(*parts, drawn, held_out) for parts in candidates), key=lambda found: found[1])[0]
+
+
+def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The share of every component, and what every draw counts in it."""
+    last, num = drawn.mixtures[-1], len(optima)
+    log_parts = np.asarray(_log_parts(last, drawn.position), np.float64) + np.asarray(last.log_weight)[None]
+    belongs = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=1, keepdims=True))
+    own = _truncated(log_weights)[:, None] * belongs
+    mass, size = np.sum(own, axis=0), _sizes(own)
+    # A component that nothing was drawn of keeps what Laplace gives it.
+    trust = size / (size + 10.0)
+    shares = trust * mass + (1.0 - trust) * optima.local_weight()
+    return np.maximum(shares / np.sum(shares), LEAST_WEIGHT / num), own
+
+
+def _sizes(own: np.ndarray) -> np.ndarray:
+    """Effective draws of every component."""
+    return np.sum(own, axis=0) ** 2 / np.maximum(np.sum(own**2, axis=0), 1e-300)
+
+
+def _moved(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares, means and covariances that weighted draws show, each as far as they are enough to show it."""
+    shares, own = _masses(drawn, optima, log_weights)
+    dim, size = optima.dim, _sizes(own)
+    position = drawn.position.astype(np.float64)
+    means, covariances = optima.position.copy(), optima.covariance.copy()
+    for k in range(len(optima)):
+        mass = np.sum(own[:, k])
+        if mass <= 0:
+            continue
+        means[k] += size[k] / (size[k] + 10.0 + dim) * (own[:, k] @ position / mass - means[k])
+        away = position - means[k]
+        shown = (own[:, k, None] * away).T @ away / mass
+        # The noise of a covariance costs about exp(-(trust dim)^2 / (4 size)) of the effective share.
+        trust = min(size[k] / (size[k] + 3.0 * dim), np.sqrt(0.2 * size[k]) / dim)
+        covariances[k] += trust * (shown - covariances[k])
+    return shares, means, covariances
+
+
+def _truncated(log_weights: np.ndarray) -> np.ndarray:
+    """Normalised weights, none above the root of their number times the mean: one draw must not move all."""
+    weight = np.exp(log_weights - np.max(log_weights))
+    weight = np.minimum(weight, np.mean(weight) * np.sqrt(len(weight)))
+    return weight / np.sum(weight)
+
+
+def _best_tails(
+    shares: np.ndarray, means: np.ndarray, covariances: np.ndarray, drawn: Drawn, log_weights: np.ndarray
+) -> tuple[StudentMixture, float]:
+    """The degrees of freedom and the widening with the largest effective share that weighted draws foretell, and it."""
+    is_used = np.isfinite(log_weights)
+    if not np.any(is_used):
+        return mixture_of(shares, means, covariances, FIRST_NU, FIRST_WIDENING), 0.0
+    own, weight = log_weights[is_used], _truncated(log_weights[is_used])
+    log_z = np.log(np.mean(np.exp(own - np.max(own)))) + np.max(own)
+    log_p = drawn.log_density[is_used].astype(np.float64) - log_z
+    factor = np.linalg.cholesky(covariances)
+    away = drawn.position[is_used].astype(np.float64)[None] - means[:, None, :]
+    square = np.sum((away @ np.linalg.inv(factor).transpose(0, 2, 1)) ** 2, axis=2).T
+    log_det = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1)
+    dim, best, best_promise = means.shape[1], (FIRST_NU, FIRST_WIDENING), 0.0
+    for nu in _NUS:  # the heaviest first
+        constant = gammaln(0.5 * (nu + dim)) - gammaln(0.5 * nu) - 0.5 * dim * np.log(nu * np.pi)
+        for widening in _WIDENINGS:
+            parts = (
+                constant - log_det - dim * np.log(widening) - 0.5 * (nu + dim) * np.log1p(square / (nu * widening**2))
+            )
+            ratio = log_p - np.logaddexp.reduce(np.log(shares) + parts, axis=1)
+            promise = 1.0 / max(float(weight @ np.exp(np.minimum(ratio, 300.0))), 1e-300)
+            if promise > best_promise / _NEAR_BEST:
+                best, best_promise = (nu, widening), promise
+    return mixture_of(shares, means, covariances, *best), best_promise

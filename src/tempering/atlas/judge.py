@@ -1,0 +1,105 @@
+"""Whether a reference covers the density: what its weights say, and what the referee's chains say."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.atlas.adapt import Drawn, log_densities
+from tempering.atlas.optima import Optima
+from tempering.atlas.referee import rank_p_value, walk
+from tempering.kernels import Kernel
+from tempering.parallel_tempering.initial import StartFn
+from tempering.runs.ledger import Ledger
+from tempering.targets import Units
+from tempering.targets.base import Target
+from tempering.types import Key
+from tempering.weights.pareto import pareto_k
+from tempering.weights.resample import indices_by_weight
+
+__all__ = ["Judgement", "judge"]
+
+HIDDEN_RATIO, HIDDEN_MARGIN = np.log(10.0), np.log(2.0)
+"""A state is hidden if its weight is twice the largest of the reference's own draws, and twenty times the mean."""
+MOST_HIDDEN = 0.005
+"""Share of the chains' states that may be hidden."""
+LEAST_P_VALUE = 1e-3
+"""Of the ranks of chains among weighted draws."""
+GOOD_SHARE, LEAST_SHARE = 0.4, 0.02
+"""Effective share from which the density is drawn at once, and from which a path of levels leads there."""
+_WIDEST_START = 5.0
+"""Chains of the referee start from the user's points, moved away from their mean by up to this factor."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was measured.
+
+    Args:
+        share, pareto_k: of the weights of the latest draws, and of all.
+        hidden_share: of the chains' states, where the reference has practically nothing.
+        p_value: of the ranks of chains that started from weighted draws.
+    """
+
+    share: float
+    pareto_k: float
+    hidden_share: float
+    p_value: float
+
+    @property
+    def covers(self) -> bool:
+        """Whether nothing speaks against the reference."""
+        return self.hidden_share <= MOST_HIDDEN and self.p_value >= LEAST_P_VALUE
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the density can be drawn from it at once."""
+        return self.covers and self.share >= GOOD_SHARE
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a path of levels can start from it."""
+        return self.covers and self.share >= LEAST_SHARE
+
+
+def judge(
+    key: Key,
+    target: Target,
+    kernel: Kernel,
+    optima: Optima,
+    drawn: Drawn,
+    start_fn: StartFn,
+    num_chains: int,
+    num_steps: int,
+    ledger: Ledger,
+) -> Judgement:
+    """Let chains walk from the user's starting points, spread out, and from weighted draws; see where they are."""
+    keys = jax.random.split(key, 5)
+    log_weights = drawn.log_weights()
+    weights = np.exp(log_weights - np.max(log_weights))
+    log_z = float(np.log(np.mean(weights)) + np.max(log_weights))
+    spread = np.sqrt(optima.local_weight() @ np.einsum("kii->ki", optima.covariance))
+    units = Units(jnp.asarray(spread, jnp.float32))
+    rows = indices_by_weight(keys[0], jnp.asarray(log_weights, jnp.float32), num_chains, "systematic")
+    own = np.asarray(start_fn(keys[1], num_chains))
+    factor = np.exp(np.asarray(jax.random.uniform(keys[2], (num_chains, 1))) * np.log(_WIDEST_START))
+    apart = np.mean(own, axis=0) + factor * (own - np.mean(own, axis=0))
+    walks = [
+        walk(key_walk, target, kernel, positions, units, num_steps, ledger)
+        for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[np.asarray(rows)]))
+    ]
+    ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
+    limit = max(float(np.max(log_weights)) - log_z, HIDDEN_RATIO) + HIDDEN_MARGIN + log_z
+    hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
+    last = np.concatenate([walks[1].position[-1], walks[1].log_density[-1][:, None], ratios[1][-1][:, None]], axis=1)
+    draws = np.concatenate([drawn.position, drawn.log_density[:, None], log_weights[:, None]], axis=1)
+    is_usable = np.isfinite(log_weights)
+    p_value = rank_p_value(last, draws[is_usable], weights[is_usable])
+    return Judgement(drawn.shares[-1], pareto_k(jnp.asarray(log_weights)), hidden, p_value)
+
+
+def _log_reference(drawn: Drawn, position: np.ndarray) -> np.ndarray:
+    """Log density of the reference at states of any leading axes."""
+    flat = position.reshape((-1, position.shape[-1]))
+    return np.asarray(log_densities(drawn.reference, flat)).reshape(position.shape[:-1])

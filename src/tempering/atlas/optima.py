@@ -1,0 +1,133 @@
+"""The optima that searches have found: places, heights, curvatures, and how often each was found. Plain NumPy.
+
+A search belongs to a known optimum if the quadratic shape there foretells its value and its gradient. In a normal mode
+that holds from afar, so that most searches end after a few evaluations.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["Optima", "Shape"]
+
+_FLAT = 1e-6
+"""Curvatures below this part of the largest count as none: a ridge."""
+_GRADIENT_TOLERANCE, _VALUE_TOLERANCE = 0.02, 0.05
+"""Squared misfit of a gradient, and misfit of a value, over what the quadratic shape foretells."""
+_GRADIENT_SLACK, _VALUE_SLACK = 0.05, 0.3
+"""The same near the top, in nats."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The surface about a point, by its second derivatives.
+
+    Args:
+        top, height: of the parabola there; the point itself where the surface is none, or the top too far.
+        rise: that is left to the top.
+        is_peak: whether the surface falls in every direction.
+        precision, covariance: minus the second derivatives, with flat and rising directions mended, and the inverse.
+        ascent: the way to go on from here: Newton's, and along the direction that rises most where one does.
+    """
+
+    top: np.ndarray
+    height: float
+    rise: float
+    is_peak: bool
+    precision: np.ndarray
+    covariance: np.ndarray
+    ascent: np.ndarray
+
+    @classmethod
+    def at(cls, position: np.ndarray, log_density: float, gradient: np.ndarray, hessian: np.ndarray) -> "Shape":
+        """Of a point with these derivatives."""
+        values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
+        largest = max(float(np.max(np.abs(values))), 1e-30)
+        is_peak = bool(np.all(values > _FLAT * largest))
+        mended = np.maximum(np.abs(values), _FLAT * largest)
+        covariance, precision = (vectors / mended) @ vectors.T, (vectors * mended) @ vectors.T
+        newton = covariance @ gradient
+        rise = 0.5 * float(gradient @ newton)
+        ascent = newton
+        if values[0] < 0:  # a saddle: a step as wide as the surface is curved there, to the side that rises
+            side = vectors[:, 0] * (1.0 if vectors[:, 0] @ gradient >= 0 else -1.0)
+            ascent = newton + side / np.sqrt(mended[0])
+        has_top = is_peak and rise < 1.0
+        top, height = (position + newton, log_density + rise) if has_top else (position, log_density)
+        return cls(top, height, rise, is_peak, precision, covariance, ascent)
+
+
+@dataclass
+class Optima:
+    """Known optima, one along the first axis of every array.
+
+    Args:
+        precision, covariance: minus the second derivatives, with flat directions mended, and the inverse.
+        is_peak: whether the surface falls in every direction.
+        hits: searches that ended there.
+    """
+
+    dim: int
+    position: np.ndarray = field(init=False)
+    log_density: np.ndarray = field(init=False)
+    precision: np.ndarray = field(init=False)
+    covariance: np.ndarray = field(init=False)
+    is_peak: np.ndarray = field(init=False)
+    hits: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position, self.log_density = np.zeros((0, self.dim)), np.zeros((0,))
+        self.precision = self.covariance = np.zeros((0, self.dim, self.dim))
+        self.is_peak, self.hits = np.zeros((0,), bool), np.zeros((0,), int)
+
+    def __len__(self) -> int:
+        return len(self.log_density)
+
+    def add(self, shape: "Shape") -> int:
+        """Enter a new optimum, without a hit yet. Returns its number."""
+        self.position = np.concatenate([self.position, shape.top[None]])
+        self.log_density = np.append(self.log_density, shape.height)
+        self.precision = np.concatenate([self.precision, shape.precision[None]])
+        self.covariance = np.concatenate([self.covariance, shape.covariance[None]])
+        self.is_peak, self.hits = np.append(self.is_peak, shape.is_peak), np.append(self.hits, 0)
+        return len(self) - 1
+
+    def recognise(self, position: np.ndarray, log_density: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """The optimum that each search is on its way to, by the quadratic shape there; -1 where none fits."""
+        if not len(self):
+            return np.full(len(position), -1)
+        away = position[None] - self.position[:, None, :]  # optimum, search, dim
+        pull = away @ self.precision
+        fall = 0.5 * np.sum(pull * away, axis=2).T
+        misfit = gradient[None] + pull
+        squared = np.sum((misfit @ self.covariance) * misfit, axis=2).T
+        off = np.abs(log_density[:, None] - (self.log_density[None] - fall))
+        is_known = (squared < _GRADIENT_TOLERANCE * 2.0 * fall + _GRADIENT_SLACK) & (
+            off < _VALUE_TOLERANCE * fall + _VALUE_SLACK
+        )
+        is_known &= self.is_peak[None]
+        fits = np.where(is_known, squared, np.inf)
+        return np.where(np.any(is_known, axis=1), np.argmin(fits, axis=1), -1)
+
+    def same(self, position: np.ndarray, log_density: float) -> int:
+        """The optimum that a finished search is at: within two standard deviations, and nearly as high; -1 if none."""
+        if not len(self):
+            return -1
+        away = position[None] - self.position
+        square = np.einsum("ki,kij,kj->k", away, self.precision, away)
+        is_same = (square < 4.0) & (np.abs(log_density - self.log_density) < 1.0)
+        return int(np.argmin(np.where(is_same, square, np.inf))) if np.any(is_same) else -1
+
+    def log_mass(self) -> np.ndarray:
+        """Log of the mass of every optimum by Laplace's approximation."""
+        log_det = np.linalg.slogdet(self.covariance)[1] if len(self) else np.zeros((0,))
+        return self.log_density + 0.5 * (self.dim * math.log(2.0 * math.pi) + log_det)
+
+    def local_weight(self) -> np.ndarray:
+        """The masses, over their sum."""
+        log_mass = self.log_mass()
+        if not len(self):
+            return log_mass
+        mass = np.exp(log_mass - np.max(log_mass))
+        return mass / np.sum(mass)

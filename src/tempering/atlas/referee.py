@@ -1,0 +1,86 @@
+"""The referee: chains that owe nothing to a reference, and chains that start from its draws, judge whether it covers.
+
+A reference may fit its optima well and miss what lies between or beyond: a funnel, a curved valley. Its own weights
+cannot see that. Chains can: where they go and the reference has practically nothing, it does not cover; and where
+chains that start from its weighted draws move to other ranks among these, the draws are not of the density.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from tempering.kernels import Kernel
+from tempering.parallel_tempering.ladder import betas_of
+from tempering.parallel_tempering.run import Rules, run, start
+from tempering.runs.ledger import Ledger
+from tempering.targets import Scaled, Units
+from tempering.targets.base import Target
+from tempering.types import Array, Float, Key
+
+__all__ = ["Walked", "planned_evaluations", "rank_p_value", "walk"]
+
+_NUM_KEPT = 4
+"""States of every chain that are looked at, evenly from the last half of its steps."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Where chains came to: the states of their last half, and the last one of each.
+
+    Args:
+        position, log_density: (state, chain, ...).
+    """
+
+    position: np.ndarray
+    log_density: np.ndarray
+
+
+def planned_evaluations(num_chains: int, num_steps: int, kernel: Kernel) -> int:
+    """What `walk` costs."""
+    return num_chains * (1 + _whole(num_steps) * kernel.evaluations_per_step)
+
+
+def _whole(num_steps: int) -> int:
+    return 2 * _NUM_KEPT * max(1, num_steps // (2 * _NUM_KEPT))
+
+
+def walk(
+    key: Key,
+    target: Target,
+    kernel: Kernel,
+    positions: Float[Array, "chain dim"],
+    units: Units,
+    num_steps: int,
+    ledger: Ledger,
+) -> Walked:
+    """Chains at T = 1 from these points; half of the steps adapt the step size."""
+    key_start, key_run = jax.random.split(key)
+    scaled, betas, half = Scaled(target, units), betas_of((1.0,)), _whole(num_steps) // 2
+    state, _ = start(key_start, scaled, kernel, units.inward(jnp.asarray(positions))[None], betas, ledger, "atlas")
+    rules = Rules.of(kernel.optimal_acceptance, 1, half, "even_odd")
+    lengths = {"burn_in": half, "num_draws": _NUM_KEPT, "thin": half // _NUM_KEPT}
+    _, draws = run(key_run, scaled, kernel, state, betas, rules, **lengths, ledger=ledger, stage="atlas")
+    return Walked(np.asarray(units.outward(draws.position[0])), np.asarray(draws.log_density[0]))
+
+
+def rank_p_value(states: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> float:
+    """The chance of ranks so uneven, if `states` are independent draws of what the weighted `draws` are of.
+
+    Args:
+        states: (state, statistic).
+        draws: (draw, statistic).
+
+    Returns:
+        The smallest Kolmogorov-Smirnov p-value over the statistics, times their number.
+    """
+    weights, smallest = weights / np.sum(weights), 1.0
+    for column in range(states.shape[1]):
+        order = np.argsort(draws[:, column])
+        ends = np.cumsum(weights[order])
+        at = np.searchsorted(draws[order, column], states[:, column])
+        ranks = np.where(at > 0, ends[np.maximum(at - 1, 0)], 0.0)
+        smallest = min(smallest, float(stats.kstest(np.clip(ranks, 0.0, 1.0), "uniform").pvalue))
+    return min(1.0, smallest * states.shape[1])

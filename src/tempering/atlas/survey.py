@@ -1,0 +1,227 @@
+"""The survey: searches from clouds of many widths, until another one would hardly find anything new.
+
+Good and Turing's estimate says when: of n searches, f ended at optima that were found once; the chance that the next
+one finds a new optimum is about f / n. Counted are optima that matter: whose local weight is not tiny.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.atlas.climb import Climbers, climb, placed
+from tempering.atlas.optima import Optima, Shape
+from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target, evaluate
+from tempering.targets.cost import is_black_box, points_per_gradient, spend
+from tempering.types import Array, Float
+
+__all__ = ["Survey", "missing_chance", "survey"]
+
+NUM_SEARCHERS, NUM_TICKS = 128, 1
+"""Searches side by side, and evaluations of each between looks at them."""
+MOST_SEARCHES = 40000
+"""Enough to find what one search in a thousand finds, at nineteen in twenty."""
+MOST_OPTIMA = 256
+MATTERS = 1e-3
+"""Local weight from which an optimum counts."""
+HOPELESS = ((30, 0.8), (100, 0.3))
+"""Searches, and the chance of a new optimum above which, after so many, optima cannot be listed."""
+LEAST_SEARCHES = 100
+"""Below which the chance is not known."""
+CLOSED, MOST_LOST = 0.02, 0.2
+"""Chance of a new optimum, and share of searches that came to nothing, up to which the list counts as closed."""
+_DONE, _ARRIVED = 0.01, 0.1
+"""Rise that is left, in nats, at which a search seems to have arrived, and by second derivatives has."""
+_MOST_LOOKS = 4
+"""At second derivatives, of one search."""
+_LONGEST, _SHORTEST_STEP = 150, 1e-7
+"""Evaluations of one search, and the step at which it is stuck."""
+_NARROWEST, _WIDEST = 1.0, 40.0
+"""Widths of clouds about the origin, in units of the scale of starting points."""
+
+StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
+"""Starts for so many searches, with the width of the cloud that each came from."""
+
+
+@dataclass
+class Survey:
+    """What was found.
+
+    Args:
+        optima: all of them, hits counted.
+        num_searches: that ended at an optimum; `num_lost` did not.
+        evaluations: that it took.
+    """
+
+    optima: Optima
+    num_searches: int = 0
+    num_lost: int = 0
+    evaluations: int = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether searches have closed in on the optima: nearly all arrive, and at ones that are known."""
+        num = self.num_searches
+        return (
+            num >= LEAST_SEARCHES
+            and self.missing <= CLOSED
+            and self.num_lost <= MOST_LOST * num
+            and len(self.optima) > 0
+        )
+
+    @property
+    def missing(self) -> float:
+        """The chance that another search finds an optimum that matters and is not known."""
+        return missing_chance(self.optima.hits, self.optima.local_weight(), self.num_searches)
+
+
+def missing_chance(hits: np.ndarray, local_weight: np.ndarray, num_searches: int) -> float:
+    """Good and Turing's estimate: optima that matter and were found once, over the number of searches."""
+    if num_searches == 0:
+        return 1.0
+    return float(np.sum((hits == 1) & (local_weight >= MATTERS))) / num_searches
+
+
+def clouds(dim: int, scale: float, optima: Optima, own_fn: StartFn | None) -> StartFn:
+    """Starts from normals of all widths about the origin, from a cloud about what is known, and from one's own.
+
+    Args:
+        own_fn: starts that the user or a reference gives; a third of all come from it.
+    """
+
+    def about_origin(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
+        widths = scale * np.exp(rng.uniform(math.log(_NARROWEST), math.log(_WIDEST), num))
+        return widths[:, None] * rng.normal(size=(num, dim)), widths
+
+    def about_known(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
+        weight = np.full(len(optima), 1.0 / len(optima))
+        centre = weight @ optima.position
+        spread = np.sqrt(weight @ (optima.position - centre) ** 2 + weight @ np.einsum("kii->ki", optima.covariance))
+        widths = np.exp(rng.uniform(math.log(0.3), math.log(3.0), num))
+        starts = centre + widths[:, None] * spread * rng.normal(size=(num, dim))
+        return starts, widths * float(np.mean(spread))
+
+    def start(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
+        ways = [about_origin] + [about_known] * (len(optima) > 1) + ([own_fn] if own_fn is not None else [])
+        which = rng.integers(len(ways), size=num)
+        starts, widths = np.zeros((num, dim)), np.zeros(num)
+        for index, way in enumerate(ways):
+            own = which == index
+            starts[own], widths[own] = way(rng, int(np.sum(own)))
+        return starts, widths
+
+    return start
+
+
+@eqx.filter_jit
+def _hessian(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> Float[Array, "dim dim"]:
+    """Second derivatives: dim evaluations, one column each; by differences where JAX cannot look inside."""
+    gradient = lambda point: evaluate(target, point)[1]  # noqa: E731
+    axes = jnp.eye(x.shape[0])
+    if is_exact:
+        return jax.lax.map(lambda axis: jax.jvp(gradient, (x,), (axis,))[1], axes).T
+    step = 1e-2 * jnp.maximum(1.0, jnp.abs(x))
+    moved = jax.lax.map(lambda axis: gradient(x + step * axis), axes)
+    return ((moved - gradient(x)[None]) / step[:, None]).T
+
+
+def _cost_of_hessian(target: Target) -> int:
+    """Evaluations of `_hessian`, each of value and gradient."""
+    return target.dim + int(is_black_box(target))
+
+
+def survey(
+    seed: int,
+    target: Target,
+    ledger: Ledger,
+    most_evaluations: int,
+    *,
+    scale: float = 1.0,
+    own_fn: StartFn | None = None,
+    optima: Optima | None = None,
+    on_look: Callable[[int, int], None] = lambda done, total: None,
+) -> Survey:
+    """Search until nothing new is to be expected, optima cannot be listed, or the evaluations are used up.
+
+    Args:
+        scale: of starting points about the origin, which the widths of clouds are multiples of.
+        own_fn: starts that the user or a reference gives.
+        optima: that are known already; they are added to.
+        on_look: called with the searches done, and the most that there may be.
+    """
+    dim, each = target.dim, points_per_gradient(target)
+    rng = np.random.default_rng(seed)
+    found = Survey(Optima(dim) if optima is None else optima)
+    start_fn = clouds(dim, scale, found.optima, own_fn)
+    before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
+    state = placed(*start_fn(rng, NUM_SEARCHERS))
+    while ledger.total - before + block + dim * each <= most_evaluations and not _is_enough(found):
+        spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
+        state = jax.tree.map(np.array, climb(target, state, NUM_TICKS))
+        is_over = _settle(target, state, found, ledger, before + most_evaluations)
+        if np.any(is_over):
+            fresh = placed(*start_fn(rng, int(np.sum(is_over))))
+            for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(state), strict=True):
+                old[is_over] = new
+        found.evaluations = ledger.total - before
+        on_look(found.num_searches, MOST_SEARCHES)
+    return found
+
+
+def _is_enough(found: Survey) -> bool:
+    """Whether optima are all known, as far as searches can tell, or cannot be listed."""
+    num = found.num_searches
+    is_endless = any(num >= least and found.missing > chance for least, chance in HOPELESS)
+    is_lost = found.num_lost >= LEAST_SEARCHES and found.num_lost > 3 * num
+    return is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= MOST_OPTIMA
+
+
+def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limit: int) -> np.ndarray:
+    """Count the searches that are over: at an optimum that is known, at a new one, or lost. Returns which.
+
+    A search that seems to have arrived, and has not by the second derivatives there, is sent on by them.
+    """
+    optima = found.optima
+    position, value, gradient = (np.asarray(a, np.float64) for a in (state.position, state.log_density, state.gradient))
+    is_lost = ~np.isfinite(value)
+    value = np.where(is_lost, -1e30, value)
+    known = np.where(is_lost, -1, optima.recognise(position, value, gradient))
+    promise = 0.5 * np.sum(gradient * np.asarray(state.direction, np.float64), axis=1)
+    has_arrived = (state.num_taken >= 3) & (promise < _DONE) & ~is_lost
+    is_late = (state.num_ticks >= _LONGEST) | (state.step < _SHORTEST_STEP)
+    for index in np.flatnonzero((has_arrived | is_late) & (known < 0) & ~is_lost):
+        own = slice(index, index + 1)
+        same = optima.same(position[index], float(value[index]))
+        same = same if same >= 0 else int(optima.recognise(position[own], value[own], gradient[own])[0])
+        known[index] = same
+        if same >= 0 or is_late[index]:
+            continue
+        cost = _cost_of_hessian(target)
+        if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= MOST_OPTIMA:
+            continue
+        spend(ledger, "atlas", target, cost)
+        at = jnp.asarray(state.position[index])
+        hessian = np.asarray(_hessian(target, at, is_exact=not is_black_box(target)), np.float64)
+        if not np.all(np.isfinite(hessian)):
+            is_late[index] = True
+            continue
+        shape = Shape.at(position[index], float(value[index]), gradient[index], hessian)
+        if shape.is_peak and shape.rise < _ARRIVED:
+            known[index] = optima.add(shape)
+            continue
+        # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
+        state.num_looks[index] += 1
+        is_late[index] = state.num_looks[index] >= _MOST_LOOKS
+        state.direction[index], state.step[index] = shape.ascent, 1.0
+        state.num_kept[index], state.num_taken[index] = 0, 1
+    is_home = known >= 0
+    np.add.at(optima.hits, known[is_home], 1)
+    found.num_searches += int(np.sum(is_home))
+    is_over = is_home | is_lost | is_late
+    found.num_lost += int(np.sum(is_over & ~is_home))
+    return is_over

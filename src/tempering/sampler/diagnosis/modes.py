@@ -1,0 +1,77 @@
+"""Findings of the search for modes: was it thorough, does its reference cover the density, does the final model?"""
+
+import math
+
+from tempering.runs.records import Checks
+from tempering.sampler.diagnosis.thresholds import (
+    FEW_SEARCHES,
+    HIDDEN,
+    HIDDEN_STATES,
+    LEAST_P_VALUE,
+    LIKELY_MORE,
+    MUCH_HIDDEN,
+)
+from tempering.sampler.diagnosis.verdict import Finding
+
+__all__ = ["is_drawn_from_modes", "mode_findings"]
+
+_WIDER = (
+    "give `scale=` or `init=` that covers where the density may be, or raise `budget`; compare fits with other seeds"
+)
+
+
+def is_drawn_from_modes(checks: Checks) -> bool:
+    """Whether the fit rests on modes that were found, and on no hot chains."""
+    return checks.path == "reference"
+
+
+def mode_findings(checks: Checks) -> list[Finding]:
+    """Of the search, of its referee, and of optima that the final model must cover."""
+    if checks.atlas_num_searches is None:
+        return []
+    findings = [*_covered_optima(checks)]
+    if is_drawn_from_modes(checks):
+        findings = [_searched(checks), _refereed(checks), *findings]
+    return findings
+
+
+def _searched(checks: Checks) -> Finding:
+    name, num, missing = "the search for modes", checks.atlas_num_searches or 0.0, checks.atlas_missing
+    chance = 1.0 if missing is None else missing
+    optima = f"{checks.num_optima} optim{'um' if checks.num_optima == 1 else 'a'}"
+    measured = (
+        f"{optima} from {num:,.0f} searches, chance of a new one {max(chance, 1.0 / max(num, 1.0)):.2g} at the most"
+    )
+    if num < FEW_SEARCHES:
+        return Finding(name, "doubtful", measured, "so few searches may have missed modes", _WIDER)
+    if chance > LIKELY_MORE:
+        return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
+    return Finding(name, "good", measured, "searches from near and far end where others have ended")
+
+
+def _refereed(checks: Checks) -> Finding:
+    """Chains that owe nothing to the reference are where it has mass; chains from its draws stay among them."""
+    name = "the referee's chains"
+    hidden, p_value = checks.atlas_hidden, checks.atlas_p_value
+    if hidden is None or p_value is None:
+        return Finding(name, "unchecked", "none walked", "nobody looked whether the modes cover the density", _WIDER)
+    measured = f"{hidden:.1%} of their states uncovered, ranks among weighted draws uneven at p = {p_value:.2g}"
+    meaning = "chains go where draws from the modes have practically nothing: the modes do not cover the density"
+    if hidden > HIDDEN_STATES or p_value < LEAST_P_VALUE:
+        return Finding(name, "doubtful", measured, meaning, "set atlas.path=temperature, or raise `budget`")
+    return Finding(name, "good", measured, "chains stay where draws from the modes are")
+
+
+def _covered_optima(checks: Checks) -> list[Finding]:
+    """Has the final model mass at every optimum that matters?"""
+    name, share = "optima that the model dropped", checks.uncovered
+    if share is None:
+        return []
+    measured = f"{checks.num_uncovered or 0} of {checks.num_optima} optima, local weight {share:.1%}"
+    if share > HIDDEN and math.isfinite(share):
+        status = "wrong" if share > MUCH_HIDDEN else "doubtful"
+        meaning = "searches found optima where the final model has practically nothing"
+        return [
+            Finding(name, status, measured, meaning, "raise `budget`, train longer, or fit again with another seed")
+        ]
+    return [Finding(name, "good", measured, "the model has mass at every optimum that matters")]
