@@ -131,7 +131,7 @@ def galaxy() -> Density:
         zero = jnp.zeros((), x.dtype)
         log_weights = jnp.stack([log_on[0], log_off[0] + log_on[1], log_off[0] + log_off[1] + zero])
         prior = jnp.sum(-0.5 * ((means - 20.0) / 10.0) ** 2 - math.log(10.0) - 0.5 * _LOG_2PI)
-        # Gamma(3, 20) with the Jacobian of the logarithm; Dirichlet(1, 1, 1), whose density is 2, with that of the sticks.
+        # Gamma(3, 20) with the Jacobian of the logarithm; Dirichlet(1, 1, 1), which is 2, with that of the sticks.
         prior += jnp.sum(3.0 * math.log(20.0) - math.log(2.0) + 3.0 * log_precision - 20.0 * jnp.exp(log_precision))
         prior += math.log(2.0) + log_on[0] + 2.0 * log_off[0] + log_on[1] + log_off[1]
         off = jnp.asarray(GALAXIES, x.dtype)[:, None] - means[None]
