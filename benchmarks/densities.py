@@ -21,7 +21,7 @@ from measure import commit
 from proving.catalogue import DENSITIES, density_of
 from proving.mixtures import FINDABLE, hits, known_findable, random_mixture
 from proving.outcomes import outcome_table
-from proving.runner import Method, read_rows, run, write_rows
+from proving.runner import OURS, Method, read_rows, run, write_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "proving"
@@ -32,7 +32,7 @@ def methods_of(names: list[str]) -> dict[str, Method]:
     """Methods by name. What a method needs is imported only where it is asked for."""
     made: dict[str, Method] = {}
     for name in names:
-        if name == "tempering":
+        if name == OURS:
             from proving.ours import tempering
 
             made[name] = tempering
@@ -53,7 +53,21 @@ def do_list(_: argparse.Namespace) -> None:
 def do_run(options: argparse.Namespace) -> None:
     names = list(DENSITIES) if options.density == ["all"] else options.density
     made = options.commit or commit()
-    run(names, methods_of(options.method), options.seeds, options.out, budget=options.budget, commit=made, say=_say)
+    for name in names:
+        methods = {method: fit for method, fit in methods_of(options.method).items() if _is_possible(method, name, options)}
+        run([name], methods, options.seeds, options.out, budget=options.budget, commit=made, say=_say)
+
+
+def _is_possible(method: str, name: str, options: argparse.Namespace) -> bool:
+    """Rivals that need a bounded prior or take no cap are left out where that is asked of them."""
+    if method == OURS:
+        return True
+    from proving.rivals import UNCAPPED, can_run
+
+    is_possible = can_run(method, density_of(name)) and not (method in UNCAPPED and options.budget is not None)
+    if not is_possible:
+        _say(f"{name}, {method}: cannot be run so")
+    return is_possible
 
 
 def do_random(options: argparse.Namespace) -> None:
@@ -96,6 +110,10 @@ def _files(options: argparse.Namespace) -> list[Path]:
     return options.rows or [path for path in sorted(RESULTS.glob("*.json")) if path.stem != "references"]
 
 
+def _budget(text: str) -> int | str:
+    return text if text == "equal" else int(text)
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -114,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     for command, stem in ((runs, "tempering"), (random, "random")):
         command.add_argument("--method", nargs="+", choices=["tempering", *RIVALS], default=["tempering"])
         command.add_argument("--seeds", nargs="+", type=int, default=[0])
-        command.add_argument("--budget", type=int, default=None, help="evaluations, in place of the density's own")
+        command.add_argument("--budget", type=_budget, default=None, help="evaluations; equal: as many as ours takes")
         command.add_argument("--out", type=Path, default=RESULTS / f"{stem}.json")
         command.add_argument("--commit", default=None, help="where the tree is not a git checkout")
     for command in (random, findable):

@@ -39,10 +39,6 @@ def sensors() -> Density:
         observed = -scaled - 0.5 * off**2 - math.log(_NOISE) - 0.5 * _LOG_2PI
         return jnp.sum(jnp.where(jnp.asarray(seen), observed, jnp.log(-jnp.expm1(-scaled))))
 
-    def shares(x):
-        # The mirror images: sensor 1 on either side of the line through the known ones, and sensor 4 right or left.
-        return (halves(_side(x[:2]))[:, None] * halves(x[6] - 0.5)[None]).ravel()
-
     log_z, error = reference("sensors")
     masses = measured("sensors", "masses")
     return Density(
@@ -54,13 +50,20 @@ def sensors() -> Density:
         prior=Gaussian((0.0,) * 8, (10.0,) * 8),
         log_z=log_z,
         log_z_error=error,
-        shares=None if masses is None else shares,
+        shares=None if masses is None else sensor_regions,
         masses=None if masses is None else np.array(masses),
     )
 
 
+def sensor_regions(x: jax.Array) -> jax.Array:
+    """Sensor 1 on either side of the line through the known ones, sensor 3 on either side, sensor 4 on either of 1."""
+    first, third = halves(_side(x[:2])), halves(_side(x[4:6]))
+    fourth = halves(x[6] - x[0])
+    return (first[:, None, None] * third[None, :, None] * fourth[None, None]).ravel()
+
+
 def _side(place):
-    """Positive above the line through the two known sensors."""
+    """Positive on one side of the line through the two known sensors."""
     (ax, ay), (bx, by) = _KNOWN
     return (bx - ax) * (ay - place[1]) - (by - ay) * (ax - place[0])
 

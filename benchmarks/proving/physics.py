@@ -11,7 +11,7 @@ from .classic import legendre
 from .record import Density, Goal, halves
 from .references import reference
 
-__all__ = ["chain_truth", "multiwell", "phi4_chain", "phi4_lattice"]
+__all__ = ["LATTICES", "chain_truth", "lattice_log_density", "multiwell", "phi4_chain", "phi4_lattice"]
 
 
 @cache
@@ -63,8 +63,8 @@ def phi4_chain(dim: int = 16, tilt: float = 0.005) -> Density:
     )
 
 
-# p_+ of parallel tempering as published with the target, and its field.
-_LATTICES = {6: (0.0257, 0.1251), 8: (0.0144, 0.1284)}
+LATTICES = {6: (0.0257, 0.1251), 8: (0.0144, 0.1284)}
+"""By side: the tilt, and p+ of parallel tempering as published with the target."""
 
 
 def lattice_log_density(side: int, tilt: float):
@@ -80,7 +80,7 @@ def lattice_log_density(side: int, tilt: float):
 
 def phi4_lattice(side: int) -> Density:
     """Tilted phi^4 on a periodic square lattice in the broken phase: one vacuum has an eighth of the mass."""
-    tilt, positive = _LATTICES[side]
+    tilt, positive = LATTICES[side]
     log_z, error = reference(f"phi4-{side}")
     return Density(
         f"phi4-{side}",

@@ -1,10 +1,10 @@
-"""Truths that were measured: read here, made by `python -m proving.measure_references` in benchmarks/."""
+"""Truths that were measured: read here, made by `python benchmarks/proving_references.py`."""
 
 import json
 from functools import cache
 from pathlib import Path
 
-__all__ = ["REFERENCES", "reference"]
+__all__ = ["REFERENCES", "measured", "reference"]
 
 REFERENCES = Path(__file__).resolve().parents[2] / "results" / "proving" / "references.json"
 

@@ -18,8 +18,9 @@ from .catalogue import density_of
 from .judge import Answer, judge
 from .record import Density
 
-__all__ = ["Method", "identity", "one_row", "read_rows", "run", "write_rows"]
+__all__ = ["OURS", "Method", "allowed_for", "identity", "one_row", "read_rows", "run", "write_rows"]
 
+OURS = "tempering"
 Method = Callable[[Density, int, int | None], Answer]
 _PACKAGES = ("tempering", "jax", "jaxlib", "numpy", "dynesty", "nautilus-sampler", "pocomc", "blackjax", "numpyro")
 
@@ -49,21 +50,25 @@ def run(
     seeds: Iterable[int],
     out: Path,
     *,
-    budget: int | None = None,
+    budget: int | str | None = None,
     commit: str = "unknown",
     say: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """Make the rows that are missing, one after another, and write each as soon as it is there.
 
-    A `budget` takes the place of the densities' own. Failures are rows too; take them out of the file to try again.
+    Failures are rows too; take them out of the file to try again.
+
+    Args:
+        budget: evaluations for every density and method; "equal" is what our own method would take; None leaves our
+            method the density's own and others their defaults.
     """
     rows = read_rows(out)
     known = {identity(row) for row in rows}
     names, seeds = list(names), list(seeds)
     for name in names:
         density = density_of(name)
-        allowed = density.budget if budget is None else budget
         for method, fit in methods.items():
+            allowed = allowed_for(method, density, budget)
             for seed in seeds:
                 if (name, method, seed, allowed) in known:
                     say(f"{name}, {method}, seed {seed}: there already")
@@ -75,6 +80,15 @@ def run(
                 jax.clear_caches()  # a process that has compiled a hundred fits runs out of memory maps
                 gc.collect()
     return rows
+
+
+def allowed_for(method: str, density: Density, budget: int | str | None) -> int | None:
+    """Evaluations that a method may spend; None is what it takes by itself."""
+    if isinstance(budget, int):
+        return budget
+    if budget == "equal":
+        return density.budget or 50_000 + 10_000 * density.dim
+    return density.budget if method == OURS else None
 
 
 def one_row(density: Density, method: str, fit: Method, seed: int, budget: int | None) -> dict[str, Any]:
