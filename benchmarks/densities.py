@@ -54,7 +54,9 @@ def do_run(options: argparse.Namespace) -> None:
     names = list(DENSITIES) if options.density == ["all"] else options.density
     made = options.commit or commit()
     for name in names:
-        methods = {method: fit for method, fit in methods_of(options.method).items() if _is_possible(method, name, options)}
+        methods = {
+            method: fit for method, fit in methods_of(options.method).items() if _is_possible(method, name, options)
+        }
         run([name], methods, options.seeds, options.out, budget=options.budget, commit=made, say=_say)
 
 

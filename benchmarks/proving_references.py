@@ -23,7 +23,7 @@ from scipy.stats import t as student
 
 import tempering as tp
 
-NUM_DRAWS, NUM_RUNS, BUDGET = 400_000, 6, 2_000_000
+NUM_DRAWS, NUM_RUNS, BUDGET = 400_000, 4, 1_000_000
 
 
 def summary(log_ratio: np.ndarray) -> dict:

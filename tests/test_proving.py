@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,8 @@ from proving.judge import Answer, judge, outcome
 from proving.mixtures import RandomMixture, hits, is_findable, known_findable, random_mixture, uphill
 from proving.outcomes import count_outcomes, outcome_table
 from proving.record import Box, Density, Goal
-from proving.runner import read_rows, run
+from proving.report import picture, rewritten
+from proving.runner import allowed_for, read_rows, run
 
 PUBLISHED = {
     "eggbox": 235.85594,
@@ -298,3 +300,34 @@ def test_outcomes_of_random_mixtures_are_split_by_findable():
 def test_an_unknown_density_is_refused_with_the_names():
     with pytest.raises(ValueError, match="eggbox"):
         density_of("eggbocks")
+
+
+ROWS = [
+    {"density": "eggbox", "method": "tempering", "seed": 0, "budget": None, "evaluations": 70_000, "log_z_off": 0.01}
+    | {"weights_off": 0.002, "seconds": 20.0, "outcome": "right"},
+    {"density": "eggbox", "method": "tempering", "seed": 1, "budget": None, "evaluations": 70_000, "log_z_off": -0.3}
+    | {"weights_off": 0.2, "seconds": 22.0, "outcome": "silent wrong"},
+    {"density": "eggbox", "method": "dynesty", "seed": 0, "budget": 70_000, "seconds": 2.0, "outcome": "failed"},
+    {"density": "mixture-1", "method": "tempering", "seed": 0, "budget": None, "outcome": "honest", "seconds": 9.0},
+]
+
+
+def test_the_page_has_every_density_and_the_tables_of_its_rows():
+    page = (Path(__file__).parent.parent / "docs" / "proving-ground.md").read_text()
+    text = rewritten(page, ROWS)
+    assert "| `eggbox` | tempering | 2 | 70,000 | -0.145 (largest -0.300) | 0.101 (largest 0.200) | – | 21 |" in text
+    assert "1 right, 1 **silent wrong**" in text and "| `eggbox` | dynesty, at most 70,000 | 1 | – |" in text
+    assert "| not findable | 1 | 0 (0 %) | 0 (0 %) | 1 (100 %) |" in text
+    assert all(f"| `{name}`" in text for name in DENSITIES)
+    assert rewritten(text, ROWS) == text
+
+
+def test_the_picture_is_drawn():
+    assert picture(ROWS)[:4] == b"\x89PNG"
+
+
+def test_a_budget_is_ours_or_equal_or_given():
+    funnel, eggbox = density_of("funnel-10"), density_of("eggbox")
+    assert allowed_for("tempering", funnel, None) == 150_000 and allowed_for("dynesty", funnel, None) is None
+    assert allowed_for("dynesty", funnel, "equal") == 150_000 and allowed_for("dynesty", eggbox, "equal") == 70_000
+    assert allowed_for("dynesty", eggbox, 99) == allowed_for("tempering", eggbox, 99) == 99

@@ -10,6 +10,7 @@ Not dependencies: `pip install dynesty nautilus-sampler blackjax numpyro`, and f
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +79,7 @@ def transform(prior: Prior) -> Callable[[np.ndarray], np.ndarray]:
 
 def dynesty(density: Density, seed: int, budget: int | None) -> Answer:
     """Static nested sampling at its defaults: 500 live points, bounds and moves chosen by dimension."""
-    from dynesty import NestedSampler
+    from dynesty import NestedSampler  # pyright: ignore[reportMissingImports]
 
     prior, shift = bounded(density)
     with jax.enable_x64(True):
@@ -98,7 +99,7 @@ def dynesty(density: Density, seed: int, budget: int | None) -> Answer:
 
 def nautilus(density: Density, seed: int, budget: int | None) -> Answer:
     """Importance nested sampling with neural networks at its defaults: 2,000 live points."""
-    from nautilus import Sampler
+    from nautilus import Sampler  # pyright: ignore[reportMissingImports]
 
     prior, shift = bounded(density)
     with jax.enable_x64(True):
@@ -114,7 +115,7 @@ def nautilus(density: Density, seed: int, budget: int | None) -> Answer:
 
 def pocomc(density: Density, seed: int, budget: int | None) -> Answer:
     """Preconditioned Monte Carlo at its defaults."""
-    import pocomc
+    import pocomc  # pyright: ignore[reportMissingImports]
     from scipy import stats
 
     if budget is not None:
@@ -129,9 +130,7 @@ def pocomc(density: Density, seed: int, budget: int | None) -> Answer:
             raise ValueError(f"{density.name} has a prior that pocoMC does not take")
     with jax.enable_x64(True):
         counted = Counted(density.log_density)
-        sampler = pocomc.Sampler(
-            prior=pocomc.Prior(parts), likelihood=counted.many, vectorize=True, random_state=seed
-        )
+        sampler = pocomc.Sampler(prior=pocomc.Prior(parts), likelihood=counted.many, vectorize=True, random_state=seed)
         sampler.run(progress=False)
     draws, weights, *_ = sampler.posterior()
     log_z, error = sampler.evidence()
@@ -158,7 +157,12 @@ def smc(density: Density, seed: int, budget: int | None) -> Answer:
     log_density = density.log_density if prior is None else density.normal_log_density
     scale = 1.0 if prior is not None else (density.box or 3.0) / 3.0
     drawn = baseline.samples(
-        tp.from_callable(log_density, density.dim), jax.random.key(seed), budget, scale=scale, num_moves=2, num_rounds=20
+        tp.from_callable(log_density, density.dim),
+        jax.random.key(seed),
+        budget,
+        scale=scale,
+        num_moves=2,
+        num_rounds=20,
     )
     draws = drawn.points if prior is None else jax.vmap(prior.from_normal)(drawn.points)
     weights = np.full(len(draws), 1.0) if drawn.weights is None else np.asarray(drawn.weights)
@@ -190,8 +194,9 @@ def nuts(density: Density, seed: int, budget: int | None) -> Answer:
         chains.warmup(key, init_params=start, extra_fields=("num_steps",), collect_warmup=True)
         spent, parts = int(chains.get_extra_fields()["num_steps"].sum()), []
         while not parts or (budget is not None and spent < budget):
-            chains.post_warmup_state = chains.last_state
-            chains.run(chains.last_state.rng_key, extra_fields=("num_steps",))
+            state: Any = chains.last_state
+            chains.post_warmup_state = state
+            chains.run(state.rng_key, extra_fields=("num_steps",))
             spent += int(chains.get_extra_fields()["num_steps"].sum())
             parts.append(chains.get_samples())
         draws = jnp.concatenate(parts)
