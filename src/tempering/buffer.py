@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 ORIGINS = ("initial_pt", "importance_resampled", "generated", "refined", "weighted", "reference")
-"""What `Buffer.origin` indexes: parallel tempering; resampled, unweighted, refined or weighted model samples; draws of a
-reference made of modes."""
+"""What `Buffer.origin` indexes: parallel tempering; resampled, unweighted, refined or weighted model samples; draws of
+a reference made of modes."""
 
 
 class Buffer(eqx.Module):

@@ -16,7 +16,6 @@ from scipy.special import gammaln
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
-from tempering.kernels import ChainState
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
 from tempering.targets.cost import spend

@@ -33,7 +33,7 @@ class Climbers(eqx.Module):
         direction, step: the next trial is position + step * direction.
         first_length: of the first step.
         moves, changes, num_kept: the last steps and the falls of the gradient along them, newest last.
-        num_ticks, num_taken, num_looks: evaluations since the start, steps that were taken, looks at second derivatives.
+        num_ticks, num_taken, num_looks: evaluations so far, steps that were taken, looks at second derivatives.
     """
 
     position: Float[Array, "search dim"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from tempering.kernels import kernel_of
 from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
-from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.budget import default_budget, pilot_settings, sized, with_ceiling
+from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.start import own_start
 from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, rows_start
