@@ -62,7 +62,7 @@ class CubeChart(eqx.Module):
         """
         signs = self._signs()
 
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = ends
             middle = 0.5 * (low + high)
             is_below = signs * (self.embed(middle) - x) < 0

@@ -7,7 +7,7 @@ those of many numbers of one kind. `Normal` and `StudentT` are references too (`
 
 from abc import abstractmethod
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -36,6 +36,8 @@ __all__ = [
 Numbers = dict[str, np.ndarray]
 """Parameters by name, all of one shape."""
 
+_LEAST_NU = 0.05
+"""Below, half of a Student's mass is beyond single precision."""
 _ADVICE = {
     "Uniform": "a prior must be proper; for a scale of unknown size take tp.LogNormal, tp.HalfNormal or tp.Exponential",
 }
@@ -79,10 +81,10 @@ class Uniform(Distribution):
 
     def __init__(self, low: Any, high: Any):
         self.low, self.high = _checked("Uniform", low=low, high=high)
-        least, greatest = np.asarray(self.low), np.asarray(self.high)
-        with np.errstate(over="ignore"):
-            is_apart = np.isfinite(greatest - least) & (least < least + 0.5 * (greatest - least))
-        if not np.all(is_apart & (least + 0.5 * (greatest - least) < greatest)):
+        ends = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        middle = (0.5 * (ends[0] + ends[1])).astype(np.float32)
+        is_narrow = ends[1] - ends[0] < float(np.finfo(np.float32).max)
+        if not np.all(is_narrow & (ends[0] < middle) & (middle < ends[1])):
             raise SettingsError(
                 f"Uniform({_shown(low)}, {_shown(high)}) is not allowed: low must be less than high, and single "
                 "precision must tell them apart and hold their difference"
@@ -214,18 +216,15 @@ class StudentT(Distribution):
     scale: Float[Array, "*shape"]
     nu: float = eqx.field(static=True)
 
-    least_nu: ClassVar[float] = 0.05
-    """Below, half of the mass is beyond single precision."""
-
     def __init__(self, mean: Any, scale: Any = 1.0, nu: float = 5.0):
         self.mean, self.scale = _checked("StudentT", positive=("scale",), mean=mean, scale=scale)
         try:
             self.nu = float(nu)
         except (TypeError, ValueError):
             self.nu = float("nan")
-        if not (np.isfinite(self.nu) and self.nu >= self.least_nu):
+        if not (np.isfinite(self.nu) and self.nu >= _LEAST_NU):
             raise SettingsError(
-                f"StudentT's nu = {_shown(nu)} is not allowed: it must be one number of at least {self.least_nu}"
+                f"StudentT's nu = {_shown(nu)} is not allowed: it must be one number of at least {_LEAST_NU}"
             )
 
     @property

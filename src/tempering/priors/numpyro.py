@@ -63,8 +63,8 @@ def numpyro_entry(given: Any, shape: tuple[int, ...], where: str) -> Entry:
         names = ours.__dataclass_fields__
         flat = [np.broadcast_to(np.broadcast_to(each, base.batch_shape), shape).reshape(-1) for each in numbers]
         parameters = dict(zip(names, flat, strict=True))
-        for index in range(size):  # what they may be is checked where ours are
-            ours(**{each: float(value[index]) for each, value in parameters.items()})
+        for each in np.unique(np.stack(flat), axis=1).T.tolist():  # what they may be is checked where ours are
+            ours(*each)
         return Entry(ours, size, parameters)
     return Entry(None, size, {}, given=(_map_of(base, shape, name, where), f"NumPyro's {name}"))
 

@@ -5,6 +5,7 @@ a straight line. The error in z is that of single precision.
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -71,7 +72,7 @@ class Table(eqx.Module):
     def inverse(self, d: Float[Array, " k"]) -> Float[Array, " k"]:
         """z of d, by bisection; what is beyond the table is at its end."""
 
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = ends
             middle = 0.5 * (low + high)
             is_below = self(middle)[0] < d
@@ -129,7 +130,7 @@ class TabledAbove(_Tabled):
         return jnp.maximum(x, self.least)
 
     def inner(self, x: Float[Array, " k"]) -> Float[Array, " k"]:
-        return jnp.log(x - self.low) - jnp.log(self.scale)
+        return jnp.log((x - self.low) / self.scale)
 
     def log_outer_slope(self, d: Float[Array, " k"]) -> Float[Array, " k"]:
         return jnp.log(self.scale) + d
@@ -157,7 +158,7 @@ class TabledBelow(_Tabled):
         return jnp.minimum(x, self.greatest)
 
     def inner(self, x: Float[Array, " k"]) -> Float[Array, " k"]:
-        return jnp.log(self.scale) - jnp.log(self.high - x)
+        return -jnp.log((self.high - x) / self.scale)
 
     def log_outer_slope(self, d: Float[Array, " k"]) -> Float[Array, " k"]:
         return jnp.log(self.scale) - d

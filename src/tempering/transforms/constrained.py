@@ -22,8 +22,8 @@ _OTHERWISE = {
     "prior": "the same prior, or none: the folder holds it",
 }
 _MISSING = {
-    "numpyro": "the sampler is of a {name} model, whose coordinates the folder does not hold; load it with the model it "
-    "was fitted to: tp.load(folder, tp.from_numpyro(model, ...))",
+    "numpyro": "the sampler is of a {name} model, whose coordinates the folder does not hold; load it with the model "
+    "it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))",
     "given prior": "the sampler is of a prior with distributions of NumPyro, which the folder does not hold; load it "
     "with the prior it was fitted with: tp.load(folder, log_likelihood, prior=...)",
     "prior_transform": "the sampler is of a prior_transform, which the folder does not hold; load it with the one it "
