@@ -1,4 +1,4 @@
-"""Maps to normal coordinates against SciPy: quantiles, slopes, round trips, and gradients far out in single precision."""
+"""Maps to normal coordinates against SciPy: quantiles, slopes, round trips, gradients far out in single precision."""
 
 import jax
 import jax.numpy as jnp

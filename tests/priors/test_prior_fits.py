@@ -14,6 +14,7 @@ import tempering as tp
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
+from tempering.settings import Exploration
 
 SMALL = {
     "network.width": 32,
@@ -87,7 +88,8 @@ def test_a_likelihood_on_numpy_arrays_takes_a_prior_and_is_counted():
         return -8.0 * np.sum((x - 0.3) ** 2, axis=1)
 
     target = tp.from_callable(on_arrays, dim=2, batched=True)
-    sampler = tp.fit(target, prior=tp.Uniform(0.0, 1.0), settings=tiny_ptsd(), progress=False)
+    settings = tiny_ptsd(exploration=Exploration(kernel="random_walk"))
+    sampler = tp.fit(target, prior=tp.Uniform(0.0, 1.0), settings=settings, progress=False)
     assert sum(seen) == sampler.evaluations
     assert sampler.sample(4).shape == (4, 2)
 

@@ -95,7 +95,10 @@ UNIT = tp.Uniform(0.0, 1.0)
         ({"prior_transform": lambda u: u[None], "dim": 2}, r"returns an array of shape \(1, 2\)"),
         ({"prior_transform": lambda u: jnp.round(u).astype(int), "dim": 2}, "dtype int32"),
         ({"prior_transform": lambda u: [], "dim": 2}, "returns a list of 0 arrays"),
-        ({"prior_transform": lambda u: jnp.log(u - 0.5), "dim": 2}, "leaves the finite numbers at .* points of the unit"),
+        (
+            {"prior_transform": lambda u: jnp.log(u - 0.5), "dim": 2},
+            "leaves the finite numbers at .* points of the unit",
+        ),
     ],
 )
 def test_priors_that_do_not_fit(options, message):
