@@ -55,11 +55,14 @@ def target_of(config: RunConfig) -> Target:
     return in_inner_coordinates(make_target(config.target.name, **config.target.arguments))
 
 
-def chart_from(stored: dict[str, Any] | None, full_dim: int, own: Chart | None = None) -> Chart | None:
+def chart_from(
+    stored: dict[str, Any] | None, full_dim: int, target: Target | None = None, given: Chart | None = None
+) -> Chart | None:
     """The coordinates that a sampler was saved with: `transforms.read_chart`, and those of priors and molecules.
 
     Args:
-        own: those of the target or prior that is there, if any.
+        given: those of a prior, where there is no target.
     """
+    own = given if target is None else target.chart
     readers = {"internal": InternalChart.from_dict, "prior": PriorChart.from_dict}
     return read_chart(stored, full_dim, own, readers=readers)

@@ -280,7 +280,7 @@ def test_a_chart_is_read_back_from_json():
     z = jnp.linspace(-2.0, 2.0, chart.dim)
     np.testing.assert_array_equal(again.embed(z), chart.embed(z))
     with pytest.raises(tp.SettingsError, match="the same prior, or none"):
-        chart_from(stored, chart.full_dim, chart_of({**EVERY, "c": tp.LogNormal(0.5)}))
+        chart_from(stored, chart.full_dim, given=chart_of({**EVERY, "c": tp.LogNormal(0.5)}))
     with pytest.raises(tp.RunFolderError, match="another version"):
         chart_from({**stored, "parts": [{"name": "os.system", "places": [0], "parameters": {}}]}, chart.full_dim)
 

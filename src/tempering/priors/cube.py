@@ -171,11 +171,10 @@ def _tried(flat: Callable[[Array], Array], dim: int) -> tuple[np.ndarray, np.nda
     is_bad = ~np.all(np.isfinite(rows), axis=1)
     if np.any(is_bad):
         first = int(np.argmax(is_bad))
-        show = {"precision": 4, "threshold": 8}
+        point, there = (np.array2string(each[first], precision=4, threshold=8) for each in (np.asarray(points), rows))
         raise SettingsError(
             f"prior_transform leaves the finite numbers at {np.sum(is_bad)} of {len(rows)} points of the unit cube, "
-            f"the first at u = {np.array2string(np.asarray(points)[first], **show)}, where it returns "
-            f"{np.array2string(rows[first], **show)}; it must be finite inside the cube"
+            f"the first at u = {point}, where it returns {there}; it must be finite inside the cube"
         )
     return rows[:_NUM_TRIED], jacobians
 

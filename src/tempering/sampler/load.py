@@ -86,8 +86,7 @@ def _restored(
 ) -> Sampler:
     network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
     geometry, dim = facts["geometry"], facts["dim"]
-    given = given if target is None else target.chart
-    chart = chart_from(facts["chart"], dim, given) if geometry is None else Centred(**geometry)
+    chart = chart_from(facts["chart"], dim, target, given) if geometry is None else Centred(**geometry)
     dim = dim if chart is None else chart.dim
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
