@@ -24,6 +24,7 @@ ROOMS = (
     "settings",
     "runs",
     "transforms",
+    "priors",
     "targets",
     "adapters",
     "molecules",

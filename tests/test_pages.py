@@ -1,4 +1,4 @@
-"""The examples of the pages on trust, crash safety and looking at a sampler run as printed, at a tiny size."""
+"""The examples of the pages on trust, crash safety, looking at a sampler and evidence run as printed, in small."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tempering.methods.registry import METHODS
 from tempering.settings import Ladder
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ("trust", "crash-safety", "looking-at-a-sampler")
+PAGES = ("trust", "crash-safety", "looking-at-a-sampler", "evidence")
 
 
 @pytest.fixture
@@ -49,6 +49,13 @@ def test_the_page_on_trust(run_page, capsys):
 @pytest.mark.slow
 def test_the_page_on_crash_safety(run_page):
     assert run_page("crash-safety")["sampler"].sample(3).shape == (3, 2)
+
+
+@pytest.mark.slow
+def test_the_page_on_evidence(run_page, capsys):
+    names = run_page("evidence")
+    assert names["error"] > 0 and set(names["curve"].sample(3)) == {"a", "b", "c"}
+    assert "log Bayes factor of the curve over the line" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -261,7 +261,7 @@ def test_a_distribution_of_numpyro_is_a_reference():
             check_reference(bad, 2)
 
 
-@pytest.mark.parametrize("make", [lambda: Normal(0.0), lambda: Normal([0.0], -1.0), lambda: StudentT([0.0], 1.0, 0.0)])
+@pytest.mark.parametrize("make", [lambda: Normal([]), lambda: Normal([0.0], -1.0), lambda: StudentT([0.0], 1.0, 0.0)])
 def test_bad_numbers_are_refused(make):
     with pytest.raises(SettingsError):
         make()

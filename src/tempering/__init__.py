@@ -11,21 +11,26 @@ from tempering.api import fit, load
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError, TemperingError
 from tempering.methods.budget import split_budget
 from tempering.molecules import from_openmm
+from tempering.priors import Beta, Exponential, Gamma, HalfNormal, LogNormal, Normal, StudentT, Uniform
 from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import PTDMSettings, PTSDSettings, ReweightedSettings
 from tempering.targets import ExactTarget, PairPotential, Target
-from tempering.targets.references import Normal, StudentT
 from tempering.transforms import above, below, interval, ordered, positive, real, simplex
 from tempering.weights.resample import resample
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Beta",
     "BudgetError",
     "DensityError",
     "ExactTarget",
+    "Exponential",
+    "Gamma",
+    "HalfNormal",
     "Ledger",
+    "LogNormal",
     "Normal",
     "PTDMSettings",
     "PTSDSettings",
@@ -37,6 +42,7 @@ __all__ = [
     "StudentT",
     "Target",
     "TemperingError",
+    "Uniform",
     "above",
     "below",
     "fit",

@@ -13,6 +13,7 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.methods.budget import check_budget
@@ -20,6 +21,7 @@ from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
 from tempering.methods.start import own_start, rows_of
 from tempering.parallel_tempering.initial import StartFn
+from tempering.priors import Normal
 from tempering.registry import target_of
 from tempering.runs.checkpoint import Nowhere
 from tempering.runs.config import OWN_DENSITY, SETTINGS_OF, RunConfig, TargetConfig
@@ -28,7 +30,7 @@ from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
 from tempering.runs.storage import as_path
 from tempering.sampler import Sampler, has_sampler
-from tempering.sampler.load import load_sampler
+from tempering.sampler.load import load_sampler, stored_dim
 from tempering.settings import (
     Ladder,
     MethodSettings,
@@ -40,6 +42,7 @@ from tempering.settings import (
     resolved,
 )
 from tempering.targets import Referenced, Target, in_inner_coordinates
+from tempering.targets.posterior import in_coordinates, within_bounds
 from tempering.targets.references import check_reference
 from tempering.transforms import flat_chart
 from tempering.transforms.centred import Centred
@@ -53,6 +56,8 @@ def fit(
     *,
     like: Any = None,
     support: Any = None,
+    prior: Any = None,
+    prior_transform: Any = None,
     reference: Any = None,
     method: str = "ptsd",
     budget: int | None = None,
@@ -64,18 +69,27 @@ def fit(
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Sampler:
-    """Turn an unnormalised density into a sampler.
+    """Turn an unnormalised density, or a likelihood and a prior, into a sampler.
 
     Args:
         log_density: a JAX function of one point of shape (dim,), or an object with `dim` and `log_density(x)`. One with
-            a `geometry`, such as `PairPotential`, is sampled on configurations centred at the origin.
+            a `geometry`, such as `PairPotential`, is sampled on configurations centred at the origin. With `prior` or
+            `prior_transform` it is the log likelihood alone.
         dim: the dimension; needed for a function of a plain vector.
         like: a tree of arrays (dicts, lists, tuples, any pytree) of the structure and shapes of the parameters, where
             `log_density` is a function of such a tree. Draws, `init` and the sampler's `log_prob` are trees then.
         support: where the coordinates lie: `tp.positive`, `tp.interval(low, high)`, `tp.above(low)`, `tp.below(high)`,
             `tp.simplex`, `tp.ordered` or `tp.real`; a list with one for each coordinate; with `like` a prefix of the
             tree, in which what is missing is real. `log_density` is then only asked for points within. The method works
-            in unbounded coordinates y, with the Jacobian; `scale` and the levels are theirs.
+            in unbounded coordinates y, with the Jacobian; `scale` and the levels are theirs. Where all lie in intervals
+            these are normal ones, and the path begins at the uniform distribution.
+        prior: a distribution for all coordinates, such as `tp.Normal(0.0, 1.0)`; a list with one for each; a dict of
+            them by name, where `log_density` takes such a dict; with `like` a prefix of that tree. `tp.Uniform`,
+            `tp.Normal`, `tp.LogNormal`, `tp.HalfNormal`, `tp.Exponential`, `tp.Beta`, `tp.Gamma`, `tp.StudentT`, or
+            distributions of NumPyro. `log_density` is then the log likelihood, only it is tempered, and
+            `sampler.log_z` is the evidence (docs/evidence.md).
+        prior_transform: in place of `prior`, a JAX function from the unit cube, (dim,), to the parameters, as nested
+            samplers take it; `dim` is that of the cube.
         reference: a normalised distribution of the user's coordinates as one vector, with `log_density(x)` and
             `sample(key, num)`, such as `tp.Normal(mean, std)` or `tp.StudentT(mean, scale, nu)`. Levels then follow the
             geometric path r^(1 - 1/T) p^(1/T) from it, which has a normaliser where p^(1/T) may have none, and chains
@@ -107,7 +121,11 @@ def fit(
         >>> sampler = tp.fit(lambda x: -0.5 * jnp.sum(x**2), dim=2, seed=0)  # doctest: +SKIP
     """
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
-    target = _as_fitted(log_density, dim, like, support, reference)
+    if prior is None and prior_transform is None:
+        target = _as_fitted(log_density, dim, like, support, reference)
+    else:
+        _refuse_beside_prior(support=support, reference=reference, scale=scale)
+        target = posterior_of(log_density, dim, like, prior, prior_transform)
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
     require_flag("progress", progress)
@@ -142,14 +160,23 @@ def fit(
     return sampler
 
 
-def load(folder: str | Path, log_density: Any = None, *, like: Any = None) -> Sampler:
+def load(
+    folder: str | Path,
+    log_density: Any = None,
+    *,
+    like: Any = None,
+    prior: Any = None,
+    prior_transform: Any = None,
+) -> Sampler:
     """A sampler that `sampler.save`, `tp.fit(out=…)` or `tempering run` wrote.
 
     Args:
         log_density: the density, for `sample_weighted`; not needed for a preset's run, whose target is known. Supports
-            are in the folder. A NumPyro model is not, and is needed: `tp.from_numpyro(model, ...)`.
+            and priors are in the folder. A NumPyro model is not, and is needed: `tp.from_numpyro(model, ...)`.
         like: a tree of the parameters, where they are nested in types of the user's own; dicts, lists and tuples are in
             the folder.
+        prior, prior_transform: needed where they are a transform, or distributions of NumPyro that are not ours by
+            another name.
     """
     folder = as_path(folder)
     if not (folder / "sampler.json").exists():
@@ -160,13 +187,16 @@ def load(folder: str | Path, log_density: Any = None, *, like: Any = None) -> Sa
             return load_sampler(folder, target_of(config))
     if getattr(log_density, "chart", None) is not None:
         return load_sampler(folder, as_target(log_density))
-    sampler = load_sampler(folder, structure=None if like is None else structure_of(like))
+    structure, chart = None if like is None else structure_of(like), None
+    if prior is not None or prior_transform is not None:
+        chart, structure = read_prior(prior, prior_transform, stored_dim(folder), like)
+    sampler = load_sampler(folder, structure=structure, chart=chart)
     if log_density is not None:
         if sampler.structure is None:
             target = as_target(log_density, sampler.dim)
         else:
             target = as_target(StructuredTarget(_function_of(log_density), sampler.structure))
-        sampler.target = in_inner_coordinates(target, sampler.chart)
+        sampler.target = in_coordinates(target, sampler.chart)
     return sampler
 
 
@@ -177,14 +207,34 @@ def _as_fitted(log_density: Any, dim: int | None, like: Any, support: Any, refer
         if support is None:
             return in_inner_coordinates(target)
         _refuse_own_coordinates(target, "support")
-        return in_inner_coordinates(target, flat_chart(support, target.dim))
+        return _bounded(target, flat_chart(support, target.dim), reference)
     _refuse_own_coordinates(log_density, "like")
     structure = structure_of(like)
     if dim is not None and dim != structure.size:
         raise SettingsError(f"dim = {dim} contradicts `like`, which has {structure.size} numbers; leave `dim` out")
     chart = chart_of_tree(like, support)
     target = as_target(StructuredTarget(_function_of(log_density), structure))
-    return in_inner_coordinates(_on_path(target, reference), chart)
+    return _bounded(_on_path(target, reference), chart, reference)
+
+
+def _bounded(target: Any, chart: Any, reference: Any) -> Any:
+    """The target in unbounded coordinates; a box has a reference of its own, unless something is said of one."""
+    return within_bounds(target, chart) if reference is None else in_inner_coordinates(target, chart)
+
+
+def _refuse_beside_prior(**given: Any) -> None:
+    """A prior says where parameters lie, where the path begins and where chains start."""
+    for name, value in given.items():
+        if value is not None:
+            remedy = "; say where chains start by `init=`" if name == "scale" else ""
+            raise SettingsError(f"{name} and a prior both say {_SAID[name]}; leave {name} out{remedy}")
+
+
+_SAID = {
+    "support": "where the parameters lie",
+    "reference": "what the path begins at",
+    "scale": "where chains start",
+}
 
 
 def _on_path(target: Any, reference: Any) -> Any:
@@ -194,6 +244,8 @@ def _on_path(target: Any, reference: Any) -> Any:
     if isinstance(reference, str):
         require_choice("reference", reference, ("none",))
         return Referenced(target.dim, target, None)
+    if isinstance(reference, Normal) and reference.shape == ():
+        reference = Normal(np.full(target.dim, reference.mean), reference.std)  # one for all, as of a prior
     if target.geometry is not None:
         raise SettingsError(f"reference is not for a {type(target).__name__}, which is centred; leave it out")
     check_reference(reference, target.dim)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tempering.errors import RunFolderError, SettingsError
 from tempering.molecules import InternalChart, alanine_dipeptide, alanine_in_internal_coordinates
+from tempering.priors import PriorChart
 from tempering.runs.config import OWN_DENSITY, RunConfig
 from tempering.targets import ManyWell, Target, anisotropic_gaussian, dw4, in_inner_coordinates, lennard_jones, mog40
 from tempering.transforms import Chart, read_chart
@@ -54,7 +55,14 @@ def target_of(config: RunConfig) -> Target:
     return in_inner_coordinates(make_target(config.target.name, **config.target.arguments))
 
 
-def chart_from(stored: dict[str, Any] | None, full_dim: int, target: Target | None = None) -> Chart | None:
-    """The coordinates that a sampler was saved with: `transforms.read_chart`, and those of molecules."""
-    own = None if target is None else target.chart
-    return read_chart(stored, full_dim, own, readers={"internal": InternalChart.from_dict})
+def chart_from(
+    stored: dict[str, Any] | None, full_dim: int, target: Target | None = None, given: Chart | None = None
+) -> Chart | None:
+    """The coordinates that a sampler was saved with: `transforms.read_chart`, and those of priors and molecules.
+
+    Args:
+        given: those of a prior, where there is no target.
+    """
+    own = given if target is None else target.chart
+    readers = {"internal": InternalChart.from_dict, "prior": PriorChart.from_dict}
+    return read_chart(stored, full_dim, own, readers=readers)

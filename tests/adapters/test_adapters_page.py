@@ -9,15 +9,13 @@ import re
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tempering as tp
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
-from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
-from tempering.diffusion.networks import make_network
+from support.untrained import untrained
 from tempering.methods.registry import METHODS
 from tempering.settings import Ladder
 
@@ -34,16 +32,6 @@ def as_users_run_it():
 
 def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
-def untrained(target, key, settings, *, ledger, **_) -> tp.Sampler:
-    """What a fit of a standard normal target in the method's coordinates would come to."""
-    zeros, ones = jnp.zeros(target.dim), jnp.ones(target.dim)
-    denoiser = Denoiser(make_network(key, target.dim, settings.network), zeros, ones, jnp.zeros(()))
-    numbers = (jnp.asarray(number, jnp.float32) for number in (0.01, 10.0))
-    model = DiffusionModel(denoiser, Prior.diagonal(zeros, np.sqrt(101.0) * ones), NoiseLevels(*numbers))
-    own = {"chart": target.chart, "structure": target.structure}
-    return tp.Sampler(model, target, "ptsd", settings.network, settings.sampling, [], ledger, **own)
 
 
 @pytest.fixture(params=["untrained", pytest.param("fitted", marks=SLOW)])

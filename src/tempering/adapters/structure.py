@@ -20,7 +20,15 @@ from tempering.targets.base import Target
 from tempering.transforms import Block, Constrained, Support, chart_of, real
 from tempering.types import Array, Float
 
-__all__ = ["Structure", "StructuredTarget", "chart_of_tree", "hashable", "read_structure", "structure_of"]
+__all__ = [
+    "Structure",
+    "StructuredTarget",
+    "chart_of_tree",
+    "hashable",
+    "leaves_of_prefix",
+    "read_structure",
+    "structure_of",
+]
 
 
 @dataclass(frozen=True)
@@ -146,55 +154,70 @@ def chart_of_tree(like: Any, support: Any) -> Constrained | None:
             there is need. What is missing or None is real.
     """
     blocks: list[Block] = []
-    seen: dict[int, tuple[str, Any, set[Any]]] = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(like):
-        chosen = _at(support, path, seen)
-        shape = np.shape(leaf)
+    for name, shape, given in leaves_of_prefix(like, support, "support", Support, "tp.positive"):
+        chosen = real if given is None else given
         size = shape[-1] if shape and chosen.is_joint else 1
         try:
             blocks.append(Block(chosen, math.prod(shape) // max(1, size), size))
         except SettingsError as error:
-            raise SettingsError(f"{_name(path)!r} has shape {shape}: {error}") from None
+            raise SettingsError(f"{name!r} has shape {shape}: {error}") from None
+    return chart_of(blocks)
+
+
+def leaves_of_prefix(
+    like: Any, prefix: Any, what: str, kind: type | Callable[[Any], bool], example: str
+) -> list[tuple[str, tuple[int, ...], Any]]:
+    """Name and shape of every leaf of a tree, and what a prefix of the tree says of it; None where it says nothing.
+
+    Args:
+        what: the prefix is called in a refusal.
+        kind: of what it holds: a type, or a function that knows.
+        example: of such, for a refusal.
+    """
+    is_entry = (lambda node: isinstance(node, kind)) if isinstance(kind, type) else kind
+    seen: dict[int, tuple[str, Any, set[Any]]] = {}
+    leaves = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(like):
+        leaves.append((_name(path), np.shape(leaf), _at(prefix, path, seen, what, is_entry, example)))
     for where, node, keys in seen.values():
         unknown = [key for key in _keys(node) if key not in keys]
         if unknown:
             raise SettingsError(
-                f"support{where} has {', '.join(map(repr, unknown))}, which the parameters have not; they have "
+                f"{what}{where} has {', '.join(map(repr, unknown))}, which the parameters have not; they have "
                 f"{', '.join(map(repr, sorted(keys, key=str)))}"
             )
-    return chart_of(blocks)
+    return leaves
 
 
-def _at(support: Any, path: tuple, seen: dict[int, tuple[str, Any, set[Any]]]) -> Support:
-    """The support of one leaf: down the path as far as the prefix goes. `seen` gathers the keys that were asked for."""
+def _at(prefix: Any, path: tuple, seen: dict, what: str, is_entry: Callable[[Any], bool], example: str) -> Any:
+    """What is said of one leaf: down the path as far as the prefix goes. `seen` gathers the keys that were asked for:
+    by the identity of a node its place, itself and its keys."""
     where = ""
     for entry in path:
-        if support is None or isinstance(support, Support):
+        if prefix is None or is_entry(prefix):
             break
-        if not _is_alike(support, entry):
+        if not _is_alike(prefix, entry):
             raise SettingsError(
-                f"support{where} is a {type(support).__name__}, nested otherwise than the parameters there; give one "
-                "support for all below it, or names for names and lists for lists"
+                f"{what}{where} is a {type(prefix).__name__}, nested otherwise than the parameters there; give one "
+                f"{what} for all below it, or names for names and lists for lists"
             )
         key = _key(entry)
-        seen.setdefault(id(support), (where, support, set()))[2].add(key)
-        if isinstance(support, Mapping):
-            support = support.get(key)
+        seen.setdefault(id(prefix), (where, prefix, set()))[2].add(key)
+        if isinstance(prefix, Mapping):
+            prefix = prefix.get(key)
         elif isinstance(key, int):
-            if key >= len(support):
-                raise SettingsError(f"support{where} has {len(support)} entries; the parameters have more there")
-            support = support[key]
+            if key >= len(prefix):
+                raise SettingsError(f"{what}{where} has {len(prefix)} entries; the parameters have more there")
+            prefix = prefix[key]
         else:
-            support = getattr(support, key)
+            prefix = getattr(prefix, key)
         where += f"[{key!r}]"
-    if support is None:
-        return real
-    if not isinstance(support, Support):
+    if prefix is not None and not is_entry(prefix):
         raise SettingsError(
-            f"support{where} is a {type(support).__name__}, where the parameters have an array; give one such as "
-            "tp.positive"
+            f"{what}{where} is a {type(prefix).__name__}, where the parameters have an array; give one such as "
+            f"{example}"
         )
-    return support
+    return prefix
 
 
 def _is_alike(support: Any, entry: Any) -> bool:

@@ -19,9 +19,10 @@ from tempering.sampler import FORMAT, Sampler
 from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
 from tempering.settings.changes import build
 from tempering.targets.base import Target
+from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 
-__all__ = ["load_sampler", "model_like"]
+__all__ = ["load_sampler", "model_like", "stored_dim"]
 
 
 def model_like(dim: int, network: Network) -> DiffusionModel:
@@ -36,13 +37,19 @@ def model_like(dim: int, network: Network) -> DiffusionModel:
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
 
 
-def load_sampler(folder: str | Path, target: Target | None = None, structure: Structure | None = None) -> Sampler:
+def load_sampler(
+    folder: str | Path,
+    target: Target | None = None,
+    structure: Structure | None = None,
+    chart: Chart | None = None,
+) -> Sampler:
     """The sampler that `save` wrote. Loads arrays and JSON only; nothing in the folder is executed.
 
     Args:
         target: the density in the model's coordinates; its `chart` and `structure` count where the folder does not
             hold them, which it cannot for a NumPyro model.
         structure: of the tree of parameters, where the folder does not hold it.
+        chart: of a prior, where the folder does not hold it and there is no target.
 
     Raises:
         RunFolderError: if the folder is not a sampler's, or is damaged.
@@ -56,7 +63,7 @@ def load_sampler(folder: str | Path, target: Target | None = None, structure: St
             f"{FORMAT!r}; fit it again, or use that version"
         )
     try:
-        return _restored(folder, facts, target, structure)
+        return _restored(folder, facts, target, structure, chart)
     except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
         raise RunFolderError(
             f"{folder / 'sampler.json'} lacks what this version reads, or has it otherwise ({error!r}); it belongs to "
@@ -64,10 +71,22 @@ def load_sampler(folder: str | Path, target: Target | None = None, structure: St
         ) from error
 
 
-def _restored(folder: Path, facts: dict[str, Any], target: Target | None, structure: Structure | None) -> Sampler:
+def stored_dim(folder: Path) -> int:
+    """The dimension that a prior of the sampler in the folder is of: that of the unit cube for a prior transform."""
+    facts = read_json(folder / "sampler.json")
+    return (facts.get("chart") or {}).get("dim", facts["dim"])
+
+
+def _restored(
+    folder: Path,
+    facts: dict[str, Any],
+    target: Target | None,
+    structure: Structure | None,
+    given: Chart | None,
+) -> Sampler:
     network = Network(**{name: _tupled(value) for name, value in facts["network"].items()})
     geometry, dim = facts["geometry"], facts["dim"]
-    chart = chart_from(facts["chart"], dim, target) if geometry is None else Centred(**geometry)
+    chart = chart_from(facts["chart"], dim, target, given) if geometry is None else Centred(**geometry)
     dim = dim if chart is None else chart.dim
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")

@@ -17,6 +17,20 @@ from tempering.types import Array, Bool, Float
 __all__ = ["Block", "Constrained", "chart_of", "flat_chart", "read_chart"]
 Reader = Callable[[dict[str, Any]], Chart]
 
+_OTHERWISE = {
+    "internal": "the same molecule, temperature and settings",
+    "prior": "the same prior, or none: the folder holds it",
+}
+_MISSING = {
+    "numpyro": "the sampler is of a {name} model, whose coordinates the folder does not hold; load it with the model "
+    "it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))",
+    "given prior": "the sampler is of a prior with distributions of NumPyro, which the folder does not hold; load it "
+    "with the prior it was fitted with: tp.load(folder, log_likelihood, prior=...)",
+    "prior_transform": "the sampler is of a prior_transform, which the folder does not hold; load it with the one it "
+    "was fitted with: tp.load(folder, log_likelihood, prior_transform=...)",
+}
+"""What to load a sampler with whose coordinates are not those that were given, or are needed and are missing."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -85,6 +99,14 @@ class Constrained(eqx.Module):
             parts.append(jax.vmap(method(block.support))(part))
             start += length(block)
         return parts
+
+    @property
+    def bounds(self) -> tuple[list[float], list[float]] | None:
+        """Lower and upper ends of all coordinates, where each lies in an interval; None where one does not."""
+        if any(block.support.name != "interval" for block in self.blocks):
+            return None
+        ends = [block.support.as_dict() for block in self.blocks for _ in range(block.full_dim)]
+        return [each["low"] for each in ends], [each["high"] for each in ends]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; `read_chart` reads it back."""
@@ -158,19 +180,17 @@ def read_chart(
     readers = {"supports": _read_supports, **(readers or {})}
     if stored["name"] in readers:
         if own is not None and stored["name"] != "supports" and not _is_alike(own.as_dict(), stored):
+            advice = _OTHERWISE.get(stored["name"], _OTHERWISE["internal"])
             raise SettingsError(
                 f"the sampler's {stored['name']} coordinates are not those of the target; load it with the target it "
-                "was fitted to: the same molecule, temperature and settings"
+                f"was fitted to: {advice}"
             )
         try:
             return readers[stored["name"]](stored)
         except (KeyError, TypeError, ValueError) as error:
             raise RunFolderError("the sampler's coordinates are described in another version's words") from error
     if own is None or own.as_dict() != stored or own.full_dim != full_dim:
-        raise SettingsError(
-            f"the sampler is of a {stored['name']} model, whose coordinates the folder does not hold; load it with the "
-            "model it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))"
-        )
+        raise SettingsError(_MISSING.get(stored["name"], _MISSING["numpyro"]).format(name=stored["name"]))
     return own
 
 
