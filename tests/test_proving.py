@@ -14,6 +14,7 @@ from proving.judge import Answer, judge, outcome
 from proving.mixtures import RandomMixture, hits, is_findable, known_findable, random_mixture, uphill
 from proving.outcomes import count_outcomes, outcome_table
 from proving.record import Box, Density, Goal
+from proving.references import measured
 from proving.report import picture, rewritten
 from proving.runner import allowed_for, read_rows, run
 
@@ -166,6 +167,33 @@ def test_the_sensors_have_their_published_log_density():
     x = jnp.asarray(np.ravel(models.SENSORS), jnp.float32)
     prior = -0.005 * float(jnp.sum(x**2)) - 8 * math.log(10.0) - 4 * math.log(2 * math.pi)
     assert float(models.sensors().log_density(x)) + prior == pytest.approx(-22.6285, abs=2e-3)
+
+
+def test_measured_truths_are_kept_with_their_errors_and_agree_with_published_ones():
+    for name in ("galaxy", "logistic-10", "mrna", "phi4-6", "phi4-8", "sensors"):
+        density = density_of(name)
+        assert density.log_z is not None and 0.0 < density.log_z_error < 0.025
+    assert density_of("galaxy").log_z == pytest.approx(-226.803, abs=4 * 0.041)  # Neal 1999, +- 0.040
+    for side, (_, published) in physics.LATTICES.items():
+        assert measured(f"phi4-{side}", "positive")[0] == pytest.approx(published, abs=4 * 0.0015)
+
+
+def test_the_evidence_of_logistic_regression_is_that_of_another_proposal():
+    density = density_of("logistic-10")
+    generator = np.random.default_rng(5)
+    z = generator.standard_normal((4000, 10))  # the prior's own draws, moved towards the mode by a crude fit
+    target = jax.jit(jax.vmap(density.normal_log_density))
+    mode = jnp.zeros(10)
+    hessian, gradient = jax.jit(jax.hessian(density.normal_log_density)), jax.jit(jax.grad(density.normal_log_density))
+    for _ in range(20):
+        mode = mode - jnp.linalg.solve(hessian(mode), gradient(mode))
+    root = 1.15 * np.linalg.cholesky(np.linalg.inv(-np.asarray(hessian(mode), np.float64)))
+    log_q = -0.5 * np.sum(z**2, axis=1) - 5.0 * math.log(2 * math.pi) - np.log(np.diag(root)).sum()
+    logs = np.asarray(target(jnp.asarray(np.asarray(mode)[None] + z @ root.T, jnp.float32)), np.float64) - log_q
+    weights = np.exp(logs - logs.max())
+    error = weights.std() / weights.mean() / math.sqrt(len(weights))
+    found = logs.max() + math.log(weights.mean())
+    assert abs(found - density.log_z) < 5 * math.hypot(error, density.log_z_error) < 0.1
 
 
 def test_priors_map_the_cube_and_normal_coordinates_to_the_same_point():

@@ -1,7 +1,7 @@
-"""Other samplers on the same densities: dynesty, nautilus, pocoMC, tempered SMC on BlackJAX, NUTS of NumPyro.
+"""Other samplers on the same densities: dynesty, nautilus, pocoMC, SMC of BlackJAX, NUTS of NumPyro.
 
 Each has its own defaults, and a cap on evaluations where it takes one. They are counted by wrapping the likelihood,
-which is compiled and, where the sampler allows it, called with many points at once. All but SMC work in double
+which is compiled and, where the sampler allows it, called with many points at once. All work in double
 precision. A density on R^dim is given to those that need a bounded prior with a uniform one on its `box`.
 
 Not dependencies: `pip install dynesty nautilus-sampler blackjax numpyro`, and for pocoMC, which needs PyTorch,
@@ -145,29 +145,63 @@ def pocomc(density: Density, seed: int, budget: int | None) -> Answer:
 
 
 def smc(density: Density, seed: int, budget: int | None) -> Answer:
-    """Adaptive tempered SMC with MALA (benchmarks/baselines/smc.py), from the prior or from a Gaussian on the box.
+    """BlackJAX's adaptive tempered SMC from the prior, or from a Gaussian on the box.
 
-    It has no number of evaluations of its own: without a budget it takes what `tp.fit` would.
+    2,000 particles, its default of ten moves a temperature, an effective share of a half; the moves are a random walk
+    with the covariance of the particles, tuned as BlackJAX documents it (`inner_kernel_tuning`). It evaluates every
+    particle three times a temperature besides the moves. With a budget it has as many particles as would spend it in
+    fifteen temperatures.
     """
-    from baselines import smc as baseline
+    import blackjax
+    from blackjax.mcmc import random_walk
+    from blackjax.smc import resampling
 
-    import tempering as tp
-
-    prior, budget = density.prior, budget or (density.budget or 50_000 + 10_000 * density.dim)
-    log_density = density.log_density if prior is None else density.normal_log_density
+    prior, dim, num_moves = density.prior, density.dim, 10
+    num = 2000 if budget is None else max(50, budget // (15 * (num_moves + 3)))
     scale = 1.0 if prior is not None else (density.box or 3.0) / 3.0
-    drawn = baseline.samples(
-        tp.from_callable(log_density, density.dim),
-        jax.random.key(seed),
-        budget,
-        scale=scale,
-        num_moves=2,
-        num_rounds=20,
-    )
-    draws = drawn.points if prior is None else jax.vmap(prior.from_normal)(drawn.points)
-    weights = np.full(len(draws), 1.0) if drawn.weights is None else np.asarray(drawn.weights)
+    log_density = density.log_density if prior is None else density.normal_log_density
+    walk = random_walk.build_additive_step()
+
+    def log_prior(x):
+        return -0.5 * jnp.sum((x / scale) ** 2) - dim * (math.log(scale) + 0.5 * math.log(2.0 * math.pi))
+
+    def move(key, state, tempered, root):
+        return walk(key, state, tempered, lambda key, _: root @ jax.random.normal(key, (dim,)))
+
+    def tuned(_, state, __):
+        spread = jnp.atleast_2d(jnp.cov(state.particles, rowvar=False)) + 1e-12 * jnp.eye(dim)
+        return _shared(2.38 / math.sqrt(dim) * jnp.linalg.cholesky(spread))
+
+    with jax.enable_x64(True):
+        key, key_start = jax.random.split(jax.random.key(seed))
+        algorithm = blackjax.inner_kernel_tuning(
+            smc_algorithm=blackjax.adaptive_tempered_smc,
+            logprior_fn=log_prior,
+            loglikelihood_fn=lambda x: log_density(x) - log_prior(x),
+            mcmc_step_fn=move,
+            mcmc_init_fn=random_walk.init,
+            resampling_fn=resampling.systematic,
+            mcmc_parameter_update_fn=tuned,
+            initial_parameter_value=_shared(scale * jnp.eye(dim)),
+            target_ess=0.5,
+            num_mcmc_steps=num_moves,
+        )
+        init: Any = algorithm.init
+        state, step = init(scale * jax.random.normal(key_start, (num, dim))), jax.jit(algorithm.step)
+        log_z, num_rounds = 0.0, 0
+        while state.sampler_state.tempering_param < 1.0 and num_rounds < 500:
+            state, info = step(jax.random.fold_in(key, num_rounds), state)
+            log_z, num_rounds = log_z + float(info.log_likelihood_increment), num_rounds + 1
+        draws, weights = state.sampler_state.particles, np.asarray(state.sampler_state.weights)
+        draws = draws if prior is None else jax.vmap(prior.from_normal)(draws)
     log_weights = np.log(np.maximum(weights, 1e-300))
-    return Answer(np.asarray(draws), log_weights, drawn.evaluations, log_z=drawn.log_z, facts=_effective(log_weights))
+    spent = num * num_rounds * (num_moves + 3)
+    return Answer(np.asarray(draws), log_weights, spent, log_z=log_z, facts=_effective(log_weights))
+
+
+def _shared(root: jax.Array) -> dict[str, jax.Array]:
+    """A parameter of BlackJAX's moves that all particles share has one leading axis of length one."""
+    return {"root": root[None]}
 
 
 def nuts(density: Density, seed: int, budget: int | None) -> Answer:
