@@ -31,9 +31,7 @@ _DEAD = 1e-10
 _MOST_NAMED = 4
 
 
-def is_suspicious(
-    values: Float[Array, " point"], gradients: Float[Array, "point dim"] | None, *, is_held: bool = True
-) -> bool:
+def is_suspicious(values: np.ndarray, gradients: np.ndarray | None, *, is_held: bool = True) -> bool:
     """Whether to look further: chains without hold, values of a probability, or a direction without slope.
 
     Args:
@@ -59,9 +57,7 @@ def _flattest(gradients: np.ndarray) -> tuple[np.ndarray, bool]:
     return directions[:, 0], bool(sizes[0] <= _DEAD * sizes[-1])
 
 
-def far_points(
-    points: Float[Array, "point dim"], values: Float[Array, " point"], gradients: Float[Array, "point dim"] | None
-) -> tuple[np.ndarray, np.ndarray]:
+def far_points(points: np.ndarray, values: np.ndarray, gradients: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Rays from a typical point, axes (ray, radius, dim), and the coordinates that the rays of axes belong to.
 
     Rays come in pairs, one in each direction: random ones first, then coordinates (those that hold chains least),
@@ -93,10 +89,10 @@ def far_points(
 
 
 def hopeless(
-    points: Float[Array, "point dim"],
-    values: Float[Array, " point"],
-    gradients: Float[Array, "point dim"] | None,
-    far: Float[Array, "ray radius"],
+    points: np.ndarray,
+    values: np.ndarray,
+    gradients: np.ndarray | None,
+    far: np.ndarray,
 ) -> str | None:
     """What is wrong with a density that cannot be sampled, in words; None for one that can.
 
@@ -114,6 +110,7 @@ def hopeless(
         return (
             f"log_density is {lowest:.4g} at all {num:,} points of the pilot and far away from them: a flat density has "
             "no normaliser; give `support=` if it is flat within bounds, or mend it"
+            + ("; is it a probability that vanishes here, instead of its logarithm?" if lowest == 0.0 else "")
         )
     _, axes = far_points(points, values, gradients)
     dead = _dead_coordinates(values, gradients, far, axes)
