@@ -163,7 +163,7 @@ def test_a_final_model_without_numbers_gives_way_to_a_normal(monkeypatch):
     sampler = _fit(dataclasses.replace(tiny_ptsd(), num_final_draws=64))
     assert np.all(np.isfinite(sampler.sample(20))) and sampler.ess_fraction is not None
     verdict, found = _rescue_of(sampler)
-    assert "normal distribution" in sampler.levels[-1].rescue and not verdict.is_trustworthy and found
+    assert "normal distribution" in str(sampler.levels[-1].rescue) and not verdict.is_trustworthy and found
 
 
 def _nothing(run, levels):

@@ -254,7 +254,7 @@ def test_a_model_without_data_warns_once_that_it_is_the_prior():
 
     with pytest.warns(UserWarning, match="no observed site.*the prior") as caught:
         tp.from_numpyro(model)
-    assert len(caught) == 1 and caught[0].filename == __file__
+    assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tp.from_numpyro(model, y=1.5)

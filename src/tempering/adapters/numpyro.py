@@ -270,8 +270,8 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
     held = _Model(model, args, kwargs)
     if not held.has_data:
         warnings.warn(
-            "the model has no observed site, so that its density is the prior; hand over the data (obs= in the model, or "
-            "arguments of tp.from_numpyro) if you want a posterior",
+            "the model has no observed site, so that its density is the prior; hand over the data (obs= in the model, "
+            "or arguments of tp.from_numpyro) if you want a posterior",
             stacklevel=2,
         )
     return NumPyroTarget(held.inner.size, held)

@@ -33,7 +33,7 @@ _KEPT = "training went wrong twice: the networks from before it were kept"
 
 
 def is_sound(networks: eqx.Module, info: FitInfo) -> bool:
-    """Whether a fit left numbers: finite weights, and a finite held-out loss not far above that of a linear denoiser."""
+    """Whether a fit left numbers: finite weights, and a held-out loss not far above that of a linear denoiser."""
     return bool(_is_finite(networks)) and bool(np.all(np.asarray(info.validation_loss) < _WORST_LOSS))
 
 

@@ -108,8 +108,8 @@ def hopeless(
     is_flat = np.ptp(values) == 0.0
     if is_flat and np.all(far == lowest):
         return (
-            f"log_density is {lowest:.4g} at all {num:,} points of the pilot and far away from them: a flat density has "
-            "no normaliser; give `support=` if it is flat within bounds, or mend it"
+            f"log_density is {lowest:.4g} at all {num:,} points of the pilot and far away from them: a flat density "
+            "has no normaliser; give `support=` if it is flat within bounds, or mend it"
             + ("; is it a probability that vanishes here, instead of its logarithm?" if lowest == 0.0 else "")
         )
     _, axes = far_points(points, values, gradients)
@@ -118,8 +118,8 @@ def hopeless(
         names = " and ".join(filter(None, [", ".join(map(str, dead[:-1])), str(dead[-1])]))
         return (
             f"log_density does not depend on coordinate{'s' * (len(dead) > 1)} {names} (numbered from 0) at any of the "
-            f"{num:,} points of the pilot: is `dim` = {dim} larger than the density's own, or does an index repeat? (JAX "
-            "clamps indices out of range.) A coordinate that is meant to be free needs a prior, or `support=`"
+            f"{num:,} points of the pilot: is `dim` = {dim} larger than the density's own, or does an index repeat? "
+            "(JAX clamps indices out of range.) A coordinate that is meant to be free needs a prior, or `support=`"
         )
     last = _last(far)
     if gradients is not None:  # further out rounding leads off the flattest direction
@@ -141,9 +141,10 @@ def hopeless(
         )
     what = "grows" if np.any(is_growing) else "does not fall off"
     return (
-        f"log_density {what} far away from the start in {np.sum(is_high)} of {is_high.size} directions that were looked "
-        f"at (the highest value there is {np.max(last):.4g}, against {highest:.4g} at the points of the pilot): such a "
-        "density has no normaliser; give a prior that falls off or bounds by `support=`, or mend the sign of a term"
+        f"log_density {what} far away from the start in {np.sum(is_high)} of {is_high.size} directions that were "
+        f"looked at (the highest value there is {np.max(last):.4g}, against {highest:.4g} at the points of the pilot): "
+        "such a density has no normaliser; give a prior that falls off or bounds by `support=`, or mend the sign of a "
+        "term"
     )
 
 
