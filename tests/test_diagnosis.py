@@ -122,6 +122,14 @@ TROUBLES = {
         "levels on the way",
         "budget",
     ),
+    "few draws of a level": ({"last": {"num_draws": 50}}, "unknown", "levels on the way", "`budget=` 75,000"),
+    "few final draws": ({"checks": {"num_final_draws": 40}}, "unknown", "final weights", "`budget=` 160,000"),
+    "level without a model": (
+        {"last": {"rescue": "none of 50 draws was finite", "is_rescued": True}},
+        "doubtful",
+        "levels that went wrong",
+        "reference=",
+    ),
     "not weighed": ({"ess_fraction": None}, "unchecked", "final weights", "num_final_draws"),
     "final tail": ({"pareto_k": 0.8}, "doubtful", "final weights", "budget"),
     "no final mean": ({"pareto_k": 1.2, "ess_fraction": 0.4}, "wrong", "final weights", "budget"),
@@ -130,7 +138,7 @@ TROUBLES = {
     "final share": ({"ess_fraction": 0.04}, "doubtful", "final weights", "budget"),
     "final number": ({"ess_fraction": 0.002}, "wrong", "final weights", "budget"),
     "log Z": ({"checks": {"log_z_final": 1.8}}, "doubtful", "log Z of the last level", "budget"),
-    "no evidence": ({"checks": {"num_evidence": 3.0}}, "unchecked", "modes that the model dropped", "budget"),
+    "no evidence": ({"checks": {"num_evidence": 3.0}}, "unknown", "modes that the model dropped", "budget"),
     "small mode lost": (
         {"checks": {"hidden_share": 0.05, "hidden_error": 0.01, "num_hidden": 20}},
         "doubtful",
@@ -148,13 +156,28 @@ TROUBLES = {
 }
 
 
+def test_a_small_budget_does_not_hide_a_doubt():
+    few = {"num_final_draws": 40}
+    assert diagnose(sampler_of(checks=few)).status == "unknown"
+    assert diagnose(sampler_of(checks=few, hottest={"rhat": 1.9})).status == "doubtful"
+    assert diagnose(sampler_of(checks=few, ess_fraction=0.04)).status == "wrong"  # 1.6 effective draws
+    assert diagnose(sampler_of(checks=few, pareto_k=0.8)).status == "doubtful"
+    assert "budget was too small" in str(diagnose(sampler_of(checks=few)))
+
+
+def test_training_that_was_mended_is_a_note():
+    verdict = diagnose(sampler_of(last={"rescue": "training went wrong, and was repeated"}))
+    assert verdict.is_trustworthy and [finding.name for finding in verdict.notes()] == ["levels that went wrong"]
+
+
 @pytest.mark.parametrize(("changes", "status", "name", "advice"), TROUBLES.values(), ids=TROUBLES.keys())
 def test_each_trouble_is_found_and_told(changes, status, name, advice):
     verdict = diagnose(sampler_of(**changes))
     (found,) = (finding for finding in verdict.findings if finding.name.startswith(name))
     assert found.status == status, found
     assert advice in found.advice, found
-    assert verdict.status == ("wrong" if status == "wrong" else "doubtful") and not verdict.is_trustworthy
+    expected = {"unchecked": "doubtful"}.get(status, status)
+    assert verdict.status == expected and not verdict.is_trustworthy
     text = str(verdict)
     assert found.measured in text and found.meaning in text and f"What to do: {found.advice}" in text
     assert found.name in verdict.line()

@@ -133,16 +133,18 @@ def padded(buffer: Buffer, size: int) -> Buffer:
 
 @eqx.filter_jit
 def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
-    """Weighted mean and standard deviation of every coordinate."""
+    """Weighted mean and standard deviation of every coordinate. A sample without weight counts for nothing."""
     weight = buffer.weight[:, None]
     mean = jnp.sum(weight * buffer.position, axis=0)
-    return mean, jnp.sqrt(jnp.sum(weight * (buffer.position - mean[None]) ** 2, axis=0))
+    # Its square may overflow, and 0 times infinity is no number.
+    square = jnp.where(weight > 0, weight * (buffer.position - mean[None]) ** 2, 0.0)
+    return mean, jnp.sqrt(jnp.sum(square, axis=0))
 
 
 @eqx.filter_jit
 def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
     """Weighted covariance."""
-    centred = buffer.position - spread(buffer)[0][None]
+    centred = jnp.where(buffer.weight[:, None] > 0, buffer.position - spread(buffer)[0][None], 0.0)
     return (buffer.weight[:, None] * centred).T @ centred
 
 

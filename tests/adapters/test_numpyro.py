@@ -3,6 +3,8 @@
 Users' models promote ranks and dtypes freely, as does NumPyro: the suite's strictness is off here.
 """
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -243,3 +245,26 @@ def test_making_a_target_evaluates_nothing():
     target.log_density(jnp.array([0.5])).block_until_ready()
     jax.effects_barrier()
     assert len(seen) == 1
+
+
+def test_a_model_without_data_warns_once_that_it_is_the_prior():
+    def model(y=None):
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+    with pytest.warns(UserWarning, match="no observed site.*the prior") as caught:
+        tp.from_numpyro(model)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tp.from_numpyro(model, y=1.5)
+
+
+def test_a_factor_counts_as_data():
+    def model():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        numpyro.factor("likelihood", -0.5 * (mean - 1.0) ** 2)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tp.from_numpyro(model)

@@ -203,8 +203,8 @@ def test_non_finite_gradients_are_skipped_and_counted(buffers):
     keys = jax.random.split(jax.random.key(1), 2)
 
     def one_nan(data):
-        spoilt = data.levels.tempered_grad.at[0, 0, 7, 1].set(jnp.nan)  # 7 is not held out: every tenth is, from 0 on
-        return eqx.tree_at(lambda data: data.levels.tempered_grad, data, spoilt)
+        spoilt = data.levels.position.at[0, 0, 7, 1].set(jnp.nan)  # 7 is not held out: every tenth is, from 0 on
+        return eqx.tree_at(lambda data: data.levels.position, data, spoilt)
 
     models, info = fitted(buffers, (1.0, BETA), change=one_nan)
     num_steps, num_trained = int(info.num_steps[0]), int(SIZE * (1 - TRAINING.validation_fraction))

@@ -1,5 +1,6 @@
 """Truncated weights: at a quantile, to an effective share, and as the settings say."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -114,6 +115,18 @@ def test_few_samples_are_cut_until_enough_count(num, asked, share):
     # What is asked for is a floor: a larger share is left as it is.
     even = jnp.zeros((num,))
     np.testing.assert_array_equal(truncate_to_ess(even, resampling.least_share(num)), even)
+
+
+def test_a_cut_makes_no_sample_of_what_is_none(tempered_gaussian):
+    """A draw in a wall, 1e20 nats below the best, must not count as much as the best, however few count."""
+    weighted, *_ = tempered_gaussian
+    num = weighted.log_weights.shape[0]
+    walled = jnp.where(jnp.arange(num) < int(0.9 * num), -1e20, weighted.log_weights)
+    weighted = eqx.tree_at(lambda tree: tree.log_weights, weighted, walled)
+    cut = truncated(weighted, Resampling(quantile=None)).log_weights
+    assert np.all(np.isneginf(cut[: int(0.9 * num)])) and np.all(np.asarray(cut[int(0.9 * num) :]) > -60.0)
+    must_not = truncate_to_ess(walled, 0.2)  # what the cut alone would do
+    assert np.all(np.asarray(must_not) < -1e7)
 
 
 def test_what_was_counted_is_not_forgotten(odd):

@@ -6,6 +6,7 @@ them, and the prior as a normalised reference. The model is only traced until it
 compiled programs, so that a model may read them with NumPy.
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -52,6 +53,7 @@ class _Model:
         _refuse(trace, sites)
         improper = (dist.ImproperUniform, dist.MaskedDistribution)
         derived = {name: site for name, site in trace.items() if site["type"] == "deterministic"}
+        self.has_data = any(site["type"] == "sample" and site["is_observed"] for site in trace.values())
         self.latent = tuple(sorted(sites))  # the order of JAX's dicts
         self.derived = tuple(derived)
         self.has_prior = all(site["scale"] is None and not isinstance(site["fn"], improper) for site in sites.values())
@@ -250,6 +252,9 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
         model: with its data observed, by `obs=` or conditioned.
         args, kwargs: what the model takes.
 
+    Warns:
+        UserWarning: if nothing is observed: the density is then the prior.
+
     Raises:
         SettingsError: if NumPyro is not installed, or the model has no latent site, a discrete one, a subsampled plate
             or a `numpyro.param`.
@@ -263,6 +268,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
     if not callable(model):
         raise SettingsError(f"model is a {type(model).__name__}; give a function that calls numpyro.sample")
     held = _Model(model, args, kwargs)
+    if not held.has_data:
+        warnings.warn(
+            "the model has no observed site, so that its density is the prior; hand over the data (obs= in the model, "
+            "or arguments of tp.from_numpyro) if you want a posterior",
+            stacklevel=2,
+        )
     return NumPyroTarget(held.inner.size, held)
 
 

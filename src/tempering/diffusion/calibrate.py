@@ -22,6 +22,7 @@ __all__ = [
     "prior_of",
     "stack",
     "unstack",
+    "usable_gradients",
 ]
 
 _INNER_SHARE = 0.03
@@ -30,6 +31,9 @@ _TRAINING_MARGIN = 3.0
 """Training reaches this much below the level's own sigma_min, because the next, colder level samples there."""
 _SPREAD_MULTIPLE = 5.0
 """sigma_max over the spread: the noised density is then Gaussian but for 4 % of its variance; the prior matches."""
+_OUTLYING = 1e3
+"""Times the median gradient, or the inverse spread, beyond which a gradient is an outlier. A Gaussian's largest of a
+million is 8 medians; that of a mode of weight 0.03 beside one 100 times as wide is 700."""
 _NUM_ANCHORS, _NUM_AROUND, _NUM_NEAREST = 512, 2048, 3
 """Samples whose neighbourhood is looked at, samples among which neighbours are sought, and neighbours taken of each."""
 
@@ -44,13 +48,36 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
 
 
 @eqx.filter_jit
+def usable_gradients(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, "particle dim"]:
+    """The gradients at beta, NaN for a sample that has none to learn from: not finite, or an outlier.
+
+    An outlier is beyond what a sample of the level can have, `_OUTLYING` times the weighted median of its coordinate. A
+    sample of a steep wall, which the weights all but exclude, would otherwise set all scales and training targets, or
+    overflow. The inverse spread is the least that the gradients of a density can have on average (Cramer and Rao): it
+    stands in where half of them vanish.
+    """
+    gradient = buffer.states().tempered_grad(beta)
+    size = jnp.where(jnp.isfinite(gradient), jnp.abs(gradient), jnp.inf)
+    order = jnp.argsort(size, axis=0)
+    below = jnp.cumsum(buffer.weight[order], axis=0)
+    middle = jnp.argmax(below >= 0.5 * below[-1:], axis=0)
+    median = jnp.take_along_axis(size, jnp.take_along_axis(order, middle[None], axis=0), axis=0)[0]
+    _, std = spread(buffer)
+    least = 1.0 / jnp.maximum(std, 1e-30)
+    limit = _OUTLYING * jnp.maximum(jnp.where(jnp.isfinite(median), median, 0.0), least)
+    is_usable = jnp.all(size <= limit[None], axis=1, keepdims=True)
+    return jnp.where(is_usable, gradient, jnp.nan)
+
+
+@eqx.filter_jit
 def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
     """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[g_i^2]), with g the gradient at beta.
 
     For a Gaussian this is the conditional standard deviation; for separated modes it is the scale inside one, where
-    the standard deviation of the positions would give the distance between them.
+    the standard deviation of the positions would give the distance between them. Outliers do not count.
     """
-    square = jnp.sum(buffer.weight[:, None] * buffer.states().tempered_grad(beta) ** 2, axis=0)
+    gradient = usable_gradients(buffer, beta)
+    square = jnp.sum(jnp.where(jnp.isnan(gradient), 0.0, buffer.weight[:, None] * gradient**2), axis=0)
     return 1.0 / jnp.sqrt(jnp.maximum(square, 1e-30))
 
 
@@ -158,7 +185,7 @@ def _places(
     """A level's data in as many places of `size` samples as it takes, and how much of its weight is in each."""
     num = -(-buffer.size // size)
     full = padded(buffer, num * size)
-    gradient, weight = full.states().tempered_grad(beta), full.weight
+    gradient, weight = usable_gradients(full, beta), full.weight
     location, scale = _location_and_scale(noise, buffer)
     variance = _inner_scale(buffer, beta, has_gradients) ** 2
     if noise.is_isotropic:

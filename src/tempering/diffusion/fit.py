@@ -36,7 +36,10 @@ _TOLERANCE = 1.05
 
 
 class LevelData(eqx.Module):
-    """Samples of one level with their tempered gradients and weights, its noise range, blend and preconditioning."""
+    """Samples of one level with their tempered gradients and weights, its noise range, blend and preconditioning.
+
+    A sample whose gradient is NaN has none to learn from, and is regressed on by itself.
+    """
 
     position: Float[Array, "*place particle dim"]
     tempered_grad: Float[Array, "*place particle dim"]
@@ -52,7 +55,9 @@ class LevelData(eqx.Module):
         denoiser = Denoiser(network, self.location[place], self.sigma_data[place], self.c_temperature[place])
         x, gradient = self.position[place, index], self.tempered_grad[place, index]
         noise = jax.tree.map(lambda leaf: leaf[place], self.noise)
-        return denoising_loss(denoiser, key, x, gradient, noise, self.blend_variance[place])
+        has_gradient = jnp.all(jnp.isfinite(gradient))
+        blend = jnp.where(has_gradient, self.blend_variance[place], 0.0)
+        return denoising_loss(denoiser, key, x, jnp.where(has_gradient, gradient, 0.0), noise, blend)
 
 
 class Dataset(eqx.Module):

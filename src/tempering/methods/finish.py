@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +30,9 @@ __all__ = ["checked_log_z", "finish"]
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
 LJ-55 a step of all draws would take 95 GB, and as long as 440 without determinants."""
+_NO_NETWORK = (
+    "the final model's draws were not finite: a normal distribution of the last samples' moments took its place"
+)
 
 
 def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
@@ -43,7 +47,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         key: of the final draws.
     """
     settings, beta, journal = run.settings, jnp.ones(()), run.journal
-    model, sampling = _model(run, levels), settings.sampling
+    model, sampling = _model(run, levels, levels.networks[-1]), settings.sampling
     if sampling.divergence == "automatic" and run.target.dim <= LARGEST_EXACT:
         sampling = dataclasses.replace(sampling, divergence="exact")
     records = journal.ordered()
@@ -67,9 +71,13 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     num, last = settings.num_final_draws, len(records) - 1
     if num == 0:
         return sampler
-    draws, log_q = model.draw(
-        key, num, sampling, with_density=True, on_chunk=lambda done: run.tell("final weights", last, done, num)
-    )
+    tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
+    draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
+    if 2 * int(jnp.sum(jnp.all(jnp.isfinite(draws), axis=1))) < num:
+        model = _model(run, levels, run.networks[-1])  # untrained: the best linear denoiser
+        sampler = dataclasses.replace(sampler, model=model)
+        records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
+        draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
     own = checked_log_z(key, model, sampling, weighted)
     log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *_guided_log_z(run, records[-1])]))
@@ -119,10 +127,10 @@ def _uncovered(run: Run, key: Key, log_prob_fn, weighted: Weighted) -> dict[str,
     return {"uncovered": finite_or_none(share), "num_uncovered": num}
 
 
-def _model(run: Run, levels: Levels) -> DiffusionModel:
+def _model(run: Run, levels: Levels, network: eqx.Module) -> DiffusionModel:
     """The diffusion model of the last level."""
     noise, buffer, beta = run.settings.noise, levels.buffers[-1], jnp.ones(())
-    denoiser, prior = denoiser_of(levels.networks[-1], noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
+    denoiser, prior = denoiser_of(network, noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
     sigmas = noise_levels(noise, buffer, beta, levels.sigma_max, has_gradients=levels.has_gradients)
     return DiffusionModel(denoiser, prior, sigmas)
 

@@ -1,11 +1,14 @@
 """Algorithm 1's learning: from the buffers of the levels to trained networks."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Levels
-from tempering.diffusion import Dataset, fit_networks
+from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.quasi import begin_loading
@@ -13,12 +16,31 @@ from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import next_temperature
 from tempering.runs.records import finite_or_none
 from tempering.settings import DescentSettings, Network, PTSDSettings
-from tempering.types import Array, Int, Key, Keys
+from tempering.types import Array, Bool, Int, Key, Keys
 
-__all__ = ["learn", "new_networks"]
+__all__ = ["is_sound", "learn", "new_networks"]
 
 _MEMORY = 0.5
 """With one network for all levels, how often a level's samples are seen for once of the next colder's."""
+
+
+_CAREFUL = 0.1
+"""Of the learning rate, where networks are trained again."""
+_WORST_LOSS = 10.0
+"""Held-out loss above which a network has learnt nothing but noise: the best linear denoiser has 1."""
+_MENDED = "training went wrong, and was repeated without gradients at a tenth of the learning rate"
+_KEPT = "training went wrong twice: the networks from before it were kept"
+
+
+def is_sound(networks: eqx.Module, info: FitInfo) -> bool:
+    """Whether a fit left numbers: finite weights, and a held-out loss not far above that of a linear denoiser."""
+    return bool(_is_finite(networks)) and bool(np.all(np.asarray(info.validation_loss) < _WORST_LOSS))
+
+
+@eqx.filter_jit
+def _is_finite(networks: eqx.Module) -> Bool[Array, ""]:
+    weights = jax.tree.leaves(eqx.filter(networks, eqx.is_inexact_array))
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in weights]))
 
 
 def new_networks(key: Key, dim: int, network: Network, num: int) -> tuple[eqx.Module, ...]:
@@ -57,6 +79,13 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
     fitted, info = fit_networks(keys, stack(*networks), stack(*data), training, num_steps=num_steps, on_check=on_check)
+    if not is_sound(fitted, info):
+        careful = replace(training, learning_rate=_CAREFUL * training.learning_rate)
+        plain = eqx.tree_at(lambda data: data.levels.blend_variance, stack(*data), replace_fn=jnp.zeros_like)
+        fitted, info = fit_networks(keys, stack(*networks), plain, careful, num_steps=num_steps, on_check=on_check)
+        is_mended = is_sound(fitted, info)
+        run.record(level).note_rescue(_MENDED if is_mended else _KEPT, is_lasting=not is_mended)
+        fitted = fitted if is_mended else stack(*networks)
     for index, own in enumerate(fitted_levels):
         record = run.record(own)
         record.train_loss = finite_or_none(info.train_loss[index])

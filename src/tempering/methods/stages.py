@@ -20,15 +20,21 @@ from tempering.parallel_tempering import ladder
 from tempering.refinement import refine as refine_pairs
 from tempering.runs.records import finite_or_none
 from tempering.sampler.diagnosis import coverage
+from tempering.sampler.diagnosis.thresholds import FEW_OF_LEVEL
 from tempering.targets import Scaled
 from tempering.targets.cost import points_per_gradient
 from tempering.types import Array, Float
+from tempering.weights.ess import effective_size
 from tempering.weights.resample import keep_usable, resampled
 from tempering.weights.truncate import truncated
 from tempering.weights.weigh import Weighted
 from tempering.weights.weigh import weigh as weigh_points
 
 __all__ = ["Draws", "draw", "guide", "next_temperature", "refine", "resample", "reweigh", "truncate", "weigh"]
+
+
+_MORE_BEFORE = 4.0
+"""Effective samples of the level before over those of the draws, from which the former take their place."""
 
 
 class Draws(NamedTuple):
@@ -86,9 +92,15 @@ def _num_draws(run: Run, levels: Levels) -> int:
 
 
 def weigh(run: Run, levels: Levels, draws: Draws) -> Weighted:
-    """Importance weights of the draws, one evaluation each, and what they say of the model they come from."""
+    """Importance weights of the draws, one evaluation each, and what they say of the model they come from.
+
+    Where the draws are of no use the samples of the level before take their place, weighted for this one.
+    """
     level, sampling, record = levels.num_done, run.settings.sampling, run.record(levels.num_done)
     model, x, log_q = draws
+    if not bool(jnp.any(jnp.isfinite(log_q) & jnp.all(jnp.isfinite(x), axis=1))):
+        record.ess_fraction = 0.0
+        return _carried(run, levels, f"none of {x.shape[0]:,} draws of the model was finite")
     weighted = weigh_points(run.target, x, log_q, levels.beta(0), ledger=run.journal.ledger, stage="importance_weights")
     record.ess_fraction, record.num_nonfinite = weighted.ess_fraction, weighted.num_nonfinite
     record.pareto_k, log_z = finite_or_none(weighted.pareto_k), weighted.log_z
@@ -100,7 +112,27 @@ def weigh(run: Run, levels: Levels, draws: Draws) -> Weighted:
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
     seen = coverage(key, log_prob, above, weighted.log_weights, levels.beta(0))
     record.hidden_share, record.hidden_error, record.num_hidden = seen.hidden_share, seen.hidden_error, seen.num_hidden
-    return weighted
+    return _rescued(run, levels, weighted)
+
+
+def _rescued(run: Run, levels: Levels, weighted: Weighted) -> Weighted:
+    """The draws, or the samples of the level before where only a handful of draws count and far more of those."""
+    num = weighted.log_weights.shape[0]
+    size = weighted.ess_fraction * num
+    if size >= FEW_OF_LEVEL:
+        return weighted
+    before = levels.anticipated()
+    if size > 0.0 and effective_size(before.weight) < _MORE_BEFORE * size:
+        return weighted
+    words = f"only {size:.0f} of {num:,} draws of the model count" if size else f"none of {num:,} draws has a density"
+    return _carried(run, levels, words)
+
+
+def _carried(run: Run, levels: Levels, why: str) -> Weighted:
+    """The samples of the level before, weighted for the next one; the record says why."""
+    there = levels.anticipated()
+    run.record(levels.num_done).note_rescue(f"{why}: samples of the level above were reweighted", is_lasting=True)
+    return Weighted(there.states(), there.log_weight, num_nonfinite=0)
 
 
 def reweigh(run: Run, levels: Levels) -> Weighted:

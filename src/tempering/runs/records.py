@@ -50,6 +50,8 @@ class LevelRecord(_Plain):
         hidden_share, hidden_error, num_hidden: mass of the level above that the proposal does not cover
             (`diagnosis.coverage`), its standard error, and the samples behind it.
         train_loss, validation_loss: of the level's denoiser, in units of the best linear one.
+        rescue: what was done in place of the plan where draws or networks of the level were of no use; None where all
+            went as planned. `is_rescued` says whether the level does without a model of its own.
         num_nonfinite: proposals or samples whose density was NaN or +inf, or had no gradient.
         num_replaced: starting points that could not start a chain.
         evaluations: spent at this level, by stage.
@@ -82,9 +84,16 @@ class LevelRecord(_Plain):
     train_loss: float | None = None
     validation_loss: float | None = None
     training_steps: int | None = None
+    rescue: str | None = None
+    is_rescued: bool = False
     num_nonfinite: int = 0
     num_replaced: int = 0
     evaluations: dict[str, int] = field(default_factory=dict)
+
+    def note_rescue(self, words: str, *, is_lasting: bool) -> None:
+        """Write down what was done in place of the plan, and whether the level does without what was planned."""
+        self.rescue = words if self.rescue is None else f"{self.rescue}; {words}"
+        self.is_rescued |= is_lasting
 
 
 @dataclass(frozen=True)

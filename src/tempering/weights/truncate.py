@@ -15,6 +15,10 @@ from tempering.weights.weigh import Weighted
 __all__ = ["truncate", "truncate_to_ess", "truncated"]
 
 
+_DEEPEST = 50.0
+"""Nats below the largest weight from which a sample is none of the level: no cut may make it count as one."""
+
+
 def truncated(weighted: Weighted, resampling: Resampling) -> Weighted:
     """The same samples with weights truncated as the settings say: at a quantile, or to an effective share.
 
@@ -24,10 +28,17 @@ def truncated(weighted: Weighted, resampling: Resampling) -> Weighted:
     weighted.require_weight()
     if resampling.quantile is None:
         least = resampling.least_share(weighted.log_weights.shape[0])
-        log_weights = truncate_to_ess(weighted.log_weights, least)
+        log_weights = truncate_to_ess(_without_the_deepest(weighted.log_weights, least), least)
     else:
         log_weights = truncate(weighted.log_weights, resampling.quantile)
     return Weighted(weighted.states, log_weights, weighted.num_nonfinite)
+
+
+@eqx.filter_jit
+def _without_the_deepest(log_weights: Float[Array, " particle"], least: float) -> Float[Array, " particle"]:
+    """The weights, those far below the largest taken out where a cut to a share of `least` would reach them."""
+    is_near = log_weights >= jnp.max(log_weights) - _DEEPEST
+    return jnp.where(is_near | (jnp.mean(is_near) >= least), log_weights, -jnp.inf)
 
 
 @eqx.filter_jit

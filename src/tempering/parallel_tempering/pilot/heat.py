@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from tempering.kernels import ChainState, Kernel, StepSizes
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.mixing import split_rhat, virial
+from tempering.parallel_tempering.pilot.hopeless import refuse_hopeless
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS, settled
 from tempering.parallel_tempering.pilot.scouts import LEG_GROWTH, Journey, largest_growth, send
 from tempering.parallel_tempering.run import Rules, block_size, run
@@ -101,6 +102,7 @@ class _Round(eqx.Module):
     units: Units
     draws: Float[Array, "draw chain dim"]
     log_density: Float[Array, "draw chain"]
+    log_density_grad: Float[Array, "draw chain dim"]
     rhat: float
     virial: tuple[float, float]
 
@@ -138,14 +140,23 @@ class _Oven:
             state, units = self.remeasured(state, warm, units)
             burn_in -= half // 2
         state, drawn = moved(state, units, burn_in=burn_in, num_draws=half // 2, thin=2)
-        draws, log_density = _drawn(drawn, units, betas)
+        draws, log_density, gradient = _drawn(drawn, units, betas)
         rhat = float(_largest_rhat(self.target, draws))
         # Without a gradient there is no virial, and no telling whether chains run away.
         balance = (math.nan, math.nan)
         if has_gradient(self.target):
             balance = _balance(drawn, betas)
         state, units = self.remeasured(state, drawn, units)
-        return _Round(state, units, draws, log_density, rhat, (float(balance[0]), float(balance[1])))
+        return _Round(state, units, draws, log_density, gradient, rhat, (float(balance[0]), float(balance[1])))
+
+    def refuse_hopeless(self, rounds: list[_Round], *, is_mixed: bool) -> None:
+        """Stop where no budget will do, by what the first round drew, at T = 1, and how the last one went."""
+        first, (balance, error) = rounds[0], rounds[-1].virial
+        is_held = is_mixed
+        if has_gradient(self.target):
+            is_held = error < 2.0 and balance + 2.0 * error > _LEAST_VIRIAL
+        known = (first.draws, first.log_density, first.log_density_grad)
+        refuse_hopeless(self.target, *known, self.ledger, "pilot", is_held=is_held)
 
     def remeasured(self, state: TemperingState, drawn: ChainState, units: Units) -> tuple[TemperingState, Units]:
         """The state in new units, and these, from what was drawn in the old ones."""
@@ -207,6 +218,9 @@ def heat(
         measure: what units become in a round. coordinates: the spread of each. together: one spread for all, as
             particles need it. forces: the same, and particles weigh in proportion to the mean squared force on them.
         can_scout: send scouts once chains mix. None are sent below a ceiling, nor without a gradient: they go uphill.
+
+    Raises:
+        DensityError: if the density cannot be sampled, whatever the budget (`hopeless`).
     """
     can_scout = can_scout and pilot.ceiling is None and has_gradient(target)
     key_start, key_run = jax.random.split(key)
@@ -244,6 +258,7 @@ def heat(
         is_mixed = scout_rhat < pilot.max_rhat
         both = _in_other_units(back.state.chain, back.units, latest.units)
         if is_mixed:
+            oven.refuse_hopeless(rounds, is_mixed=True)
             found = _all_positions(latest.state.chain, both, latest.units)
             return PilotResult(
                 temperature, True, tuple(rhats), found, units, num_replaced, scout_rhat, scout_reach, is_running
@@ -252,6 +267,7 @@ def heat(
             break
         state, separation = _mixture(latest, both)
         temperature = _crossing(temperature, pilot.growth, journey, separation)
+    oven.refuse_hopeless(rounds, is_mixed=is_mixed)
     hottest = rhats[-1][0] if rhats[-1][0] > 1 else min(pilot.growth, ceiling)
     if is_running and math.isnan(scout_rhat):
         # (nu + dim) / (T dim) = 1 marks the hottest temperature at which a Student's tail has a normaliser.
@@ -317,9 +333,10 @@ def _crossing(temperature: float, growth: float, journey: Journey, separation: F
 
 
 @jax.jit
-def _drawn(drawn: ChainState, units: Units, betas: Float[Array, " one"]) -> tuple[Array, Array]:
-    """Draws of axes (draw, chain) in the target's own units, and their log densities at beta."""
-    return units.outward(drawn.position[0]), drawn.tempered(betas[0])[0]
+def _drawn(drawn: ChainState, units: Units, betas: Float[Array, " one"]) -> tuple[Array, Array, Array]:
+    """Draws of axes (draw, chain) in the target's own units, their log densities at beta, and gradients at T = 1."""
+    gradient = units.gradient_outward(drawn.log_density_grad[0])
+    return units.outward(drawn.position[0]), drawn.tempered(betas[0])[0], gradient
 
 
 @jax.jit

@@ -51,7 +51,7 @@ def recorded_findings(sampler) -> list[Finding]:
     """One finding a check, in the order of the run."""
     levels, checks = sampler.levels, sampler.checks
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
-    findings = [*start, *mode_findings(checks), *_way(levels), *_final(sampler), *_covered(checks)]
+    findings = [*start, *mode_findings(checks), *_way(sampler), *_rescues(levels), *_final(sampler), *_covered(sampler)]
     return [*findings, *_determinants(sampler), *_values(sampler)]
 
 
@@ -130,8 +130,16 @@ def _start(levels: list[LevelRecord], checks: Checks) -> list[Finding]:
     return findings
 
 
-def _way(levels: list[LevelRecord]) -> list[Finding]:
+def _enough(sampler, found: float, wanted: float) -> str:
+    """The budget that would give `wanted` of what this one gave `found`, in words: two digits, rounded up."""
+    needed = sampler.evaluations * min(10.0, max(1.5, wanted / max(found, 1e-9)))
+    digit = 10.0 ** (math.floor(math.log10(max(needed, 10.0))) - 1)
+    return f"give `budget=` {math.ceil(needed / digit) * int(digit):,} or more"
+
+
+def _way(sampler) -> list[Finding]:
     """The levels between: effective draws, tails of their weights, and promises that were not kept."""
+    levels = sampler.levels
     guided = [record for record in levels if record.ess_fraction is not None]
     if not guided:
         return []
@@ -145,6 +153,10 @@ def _way(levels: list[LevelRecord]) -> list[Finding]:
     measured += f", largest Pareto k {max(tails):.2f}" if tails else ""
     dropped = [level for level in guided if _is_hidden(level)]
     if size < FEW_OF_LEVEL or (not math.isfinite(size) and shares[worst] < 0.01):
+        if math.isfinite(size) and shares[worst] >= LOW_SHARE:
+            meaning = "too few draws were made of a level to say anything of it: the budget is too small for a verdict"
+            advice = _enough(sampler, size, FEW_OF_LEVEL)
+            return [Finding("levels on the way", "unknown", measured, meaning, advice)]
         meaning = "a level rests on a handful of draws, and all that follows with it"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     if tails and max(tails) > VERY_HIGH_K:
@@ -165,6 +177,20 @@ def _is_hidden(level: LevelRecord) -> bool:
     return is_beyond_chance(level.hidden_share, level.hidden_error, level.num_hidden, HIDDEN_ON_THE_WAY)
 
 
+def _rescues(levels: list[LevelRecord]) -> list[Finding]:
+    """Levels whose draws or networks were of no use, and what was done instead."""
+    found = [record for record in levels if record.rescue is not None]
+    if not found:
+        return []
+    worst = next((record for record in found if record.is_rescued), found[0])
+    measured = f"{len(found)} of {len(levels)} levels; at T = {worst.temperature:.4g} {worst.rescue}"
+    if not worst.is_rescued:
+        meaning = "training that went wrong was noticed and repeated with success"
+        return [Finding("levels that went wrong", "note", measured, meaning)]
+    meaning = "the model did not learn this density: what follows rests on fewer samples than planned"
+    return [Finding("levels that went wrong", "doubtful", measured, meaning, f"{_MORE}, `support=` or `reference=`")]
+
+
 def _final(sampler) -> list[Finding]:
     """The final weights, and log Z from them and from the last level."""
     name, share = "final weights", sampler.ess_fraction
@@ -178,7 +204,10 @@ def _final(sampler) -> list[Finding]:
     measured = f"effective share {share:.3f} of {num or 0:,} draws, Pareto k {shown}"
     has_tail, has_no_mean = k is not None and k > HIGH_K, k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
-    if size < TOO_FEW_EFFECTIVE or (has_no_mean and share < MOST_COUNT):
+    if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
+        meaning = "too few draws were weighed to say how good they are: the budget is too small for a verdict"
+        findings = [Finding(name, "unknown", measured, meaning, _enough(sampler, size, FEW_EFFECTIVE))]
+    elif size < TOO_FEW_EFFECTIVE or (has_no_mean and share < MOST_COUNT):
         meaning = "a few draws carry all the weight: weighted means, log Z and their errors mean nothing"
         findings = [Finding(name, "wrong", measured, meaning, advice)]
     elif share < LOW_SHARE or size < FEW_EFFECTIVE or (has_tail and share < MOST_COUNT):
@@ -203,15 +232,15 @@ def _final(sampler) -> list[Finding]:
     return findings
 
 
-def _covered(checks: Checks) -> list[Finding]:
+def _covered(sampler) -> list[Finding]:
     """Does the final model draw all that hotter levels have at T = 1?"""
-    name = "modes that the model dropped"
+    checks, name = sampler.checks, "modes that the model dropped"
     num, share, error = checks.num_evidence, checks.hidden_share, checks.hidden_error
     if num is None:
         return []
     if num < FEW_EVIDENCE or share is None or error is None:
         meaning = "too few samples of hotter levels count at T = 1 to check the model by"
-        return [Finding(name, "unchecked", f"{num:.0f} effective samples", meaning, _MORE)]
+        return [Finding(name, "unknown", f"{num:.0f} effective samples", meaning, _enough(sampler, num, FEW_EVIDENCE))]
     measured = f"{share:.1%} ± {error:.1%} of the mass of {num:.0f} samples of hotter levels"
     if is_beyond_chance(share, error, checks.num_hidden, HIDDEN):
         status = "wrong" if is_beyond_chance(share, error, checks.num_hidden, MUCH_HIDDEN) else "doubtful"

@@ -4,12 +4,13 @@ from dataclasses import asdict, dataclass, fields
 
 __all__ = ["Finding", "Verdict"]
 
-_MARKS = {"wrong": "XX", "doubtful": "!!", "unchecked": "??", "note": "--", "good": "ok"}
+_MARKS = {"wrong": "XX", "doubtful": "!!", "unchecked": "??", "unknown": "..", "note": "--", "good": "ok"}
 """Of every status, the worst first."""
-_TROUBLES = ("wrong", "doubtful", "unchecked")
+_TROUBLES = ("wrong", "doubtful", "unchecked", "unknown")
 """What moves a verdict."""
 _ADVICE = {
     "trustworthy": "Nothing that was checked speaks against these draws.",
+    "unknown": "The budget was too small to say: the points marked .. name the one to give.",
     "doubtful": "Do not rely on these draws before the points marked !! or ?? are settled.",
     "wrong": "Do not use these draws: the points marked XX say that they are not the density's.",
 }
@@ -21,8 +22,8 @@ class Finding:
 
     Args:
         name: what was checked.
-        status: good, doubtful, wrong, or unchecked where a check that matters was not made; a note says what a user
-            should know and leaves the verdict as it is.
+        status: good, doubtful, wrong, unchecked where a check that matters was not made, or unknown where there were
+            too few draws to make it; a note says what a user should know and leaves the verdict as it is.
         measured: the numbers.
         meaning: what follows from them.
         advice: what to do; empty where there is nothing to do.
@@ -63,11 +64,16 @@ class Verdict:
 
     @property
     def status(self) -> str:
-        """trustworthy, doubtful or wrong: the worst finding's; a check that was not made leaves a doubt."""
+        """trustworthy, unknown, doubtful or wrong: the worst finding's; a check that was not made leaves a doubt.
+
+        It is unknown where nothing speaks against the draws but that there are too few of them to say.
+        """
         found = {finding.status for finding in self.findings}
         if "wrong" in found:
             return "wrong"
-        return "doubtful" if found & {"doubtful", "unchecked"} else "trustworthy"
+        if found & {"doubtful", "unchecked"}:
+            return "doubtful"
+        return "unknown" if "unknown" in found else "trustworthy"
 
     @property
     def is_trustworthy(self) -> bool:
