@@ -41,6 +41,8 @@ _MOST_LOOKS = 4
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
 """Evaluations of one search, and the step at which it is stuck."""
+_FAR = 1e6
+"""Coordinates, in the same units, beyond which a search has run away."""
 _NARROWEST, _WIDEST = 1.0, 40.0
 """Widths of clouds about the origin, in units of the scale of starting points."""
 
@@ -56,12 +58,14 @@ class Survey:
         optima: all of them, hits counted.
         num_searches: that ended at an optimum; `num_lost` did not.
         evaluations: that it took.
+        far: a coordinate beyond which a search has run away.
     """
 
     optima: Optima
     num_searches: int = 0
     num_lost: int = 0
     evaluations: int = 0
+    far: float = np.inf
 
     @property
     def is_closed(self) -> bool:
@@ -156,7 +160,7 @@ def survey(
     """
     dim, each = target.dim, points_per_gradient(target)
     rng = np.random.default_rng(seed)
-    found = Survey(Optima(dim) if optima is None else optima)
+    found = Survey(Optima(dim) if optima is None else optima, far=_FAR * scale)
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
     state = placed(*start_fn(rng, NUM_SEARCHERS))
@@ -188,7 +192,8 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
     """
     optima = found.optima
     position, value, gradient = (np.asarray(a, np.float64) for a in (state.position, state.log_density, state.gradient))
-    is_lost = ~np.isfinite(value)
+    # One that runs away has no summit to come to.
+    is_lost = ~np.isfinite(value) | (np.max(np.abs(position), axis=1) > found.far)
     value = np.where(is_lost, -1e30, value)
     known = np.where(is_lost, -1, optima.recognise(position, value, gradient))
     promise = 0.5 * np.sum(gradient * np.asarray(state.direction, np.float64), axis=1)
