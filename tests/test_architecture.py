@@ -33,6 +33,7 @@ ROOMS = (
     "buffer",
     "diffusion",
     "weights",
+    "shape",
     "guidance",
     "refinement",
     "plots",
