@@ -137,7 +137,7 @@ def main() -> None:
             row = measured(name, seed, given.most)
             rows.append(row)
             shown = {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
-            print(*(shown[key] for key in shown if key != "order"), shown["order"][0], flush=True)
+            print(*shown.values(), flush=True)
     if given.out is not None:
         given.out.write_text(json.dumps({"commit": commit(), "most": given.most, "rows": rows}, indent=1) + "\n")
 

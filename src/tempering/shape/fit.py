@@ -21,7 +21,10 @@ _NUM_ORDERED = 1000
 
 
 def fit_triangular(
-    points: Float[Array, "point dim"] | np.ndarray, log_weights: Float[Array, " point"] | np.ndarray
+    points: Float[Array, "point dim"] | np.ndarray,
+    log_weights: Float[Array, " point"] | np.ndarray,
+    *,
+    is_bent: bool = True,
 ) -> Triangular:
     """The chart in whose coordinates the weighted points are as normal as a chart can make them.
 
@@ -30,6 +33,8 @@ def fit_triangular(
 
     Args:
         log_weights: up to a constant; -inf for a point that does not count.
+        is_bent: whether skew and tails of the residuals are fitted too. Not of points that do not reach as far as the
+            density does: the chart would take the end of what was seen for the density's own.
 
     Raises:
         SettingsError: if fewer than two points have weight.
@@ -41,7 +46,7 @@ def fit_triangular(
             f"{np.sum(is_usable)} of {len(log_w)} points are finite and have weight; a chart needs 2, better hundreds"
         )
     rng = np.random.default_rng(0)  # folds and thinning: the same points give the same chart
-    x, weights = _thinned(rng, x[is_usable], _flattened(log_w[is_usable], _LEAST_POINTS * x.shape[1]))
+    x, weights = _thinned(rng, x[is_usable], _flattened(log_w[is_usable], _LEAST_POINTS * float(x.shape[1])))
     centre = weights @ x / np.sum(weights)
     width = np.sqrt(weights @ (x - centre) ** 2 / np.sum(weights))
     width = np.where(width > 1e-12 * (1.0 + np.abs(centre)), width, 1.0)  # a coordinate that does not vary
@@ -55,11 +60,11 @@ def fit_triangular(
         before = order[:place]
         known = [pair for pair in pairs if set(pair) <= set(before)]
         parts.append(choose_terms(u, index, before, known, weights, folds))
-    return _assembled(order, centre, width, parts, pairs, weights)
+    return _assembled(order, centre, width, parts, pairs, weights, is_bent=is_bent)
 
 
 def _flattened(log_weights: np.ndarray, least: float) -> np.ndarray:
-    """w^a with the largest a in (0, 1] that leaves `least` effective points, or half of all; they sum to that number."""
+    """w^a with the largest a <= 1 that leaves `least` effective points, or half of all; their sum is that number."""
     log_weights = log_weights - np.max(log_weights)
     least = min(least, 0.5 * len(log_weights))
 
@@ -78,12 +83,12 @@ def _flattened(log_weights: np.ndarray, least: float) -> np.ndarray:
 
 
 def _thinned(rng: np.random.Generator, x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most about `_MOST_POINTS`: heavy points stay as they are, light ones are drawn and weigh more. Sum unchanged."""
+    """At most about `_MOST_POINTS`, of the same sum: heavy points stay, light ones are drawn and weigh more."""
     total = np.sum(weights)
-    keep = np.minimum(1.0, _MOST_POINTS * weights / total)
-    chosen = rng.random(len(x)) < keep if len(x) > _MOST_POINTS else weights > 1e-9 * np.max(weights)
-    x, weights = x[chosen], (weights / keep if len(chosen) > _MOST_POINTS else weights)[chosen]
-    return x, weights * total / np.sum(weights)
+    keep = np.minimum(1.0, _MOST_POINTS * weights / total) if len(x) > _MOST_POINTS else np.ones(len(x))
+    chosen = (rng.random(len(x)) < keep) & (weights > 1e-9 * np.max(weights))
+    weights = weights[chosen] / keep[chosen]
+    return x[chosen], weights * total / np.sum(weights)
 
 
 def _evened(points: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,6 +106,8 @@ def _assembled(
     parts: list[Conditional],
     pairs: list[Term],
     weights: np.ndarray,
+    *,
+    is_bent: bool,
 ) -> Triangular:
     """The arrays of the chart from the terms of every coordinate; residuals say how it is bent."""
     dim, column = len(order), {pair: number for number, pair in enumerate(pairs)}
@@ -120,7 +127,8 @@ def _assembled(
                 scale_linear[row, term[0]] = coefficient
             else:
                 log_scale[row] = coefficient
-        *bends[row], widening = fit_bend(fitted.residuals * np.exp(-fitted.log_scales), weights)
-        log_scale[row] += widening
+        if is_bent:
+            *bends[row], widening = fit_bend(fitted.residuals * np.exp(-fitted.log_scales), weights)
+            log_scale[row] += widening
     arrays = [centre, width, mean, mean_linear, mean_products, log_scale, scale_linear, *bends.T]
     return Triangular(jnp.asarray(order, jnp.int32), *(jnp.asarray(array, jnp.float32) for array in arrays))

@@ -22,7 +22,7 @@ from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend
 from tempering.transforms.triangular import Triangular
 from tempering.types import Array, Float, Key
-from tempering.weights.ess import effective_size, predicted_ess_fraction
+from tempering.weights.ess import effective_size
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.pareto import pareto_k
 from tempering.weights.weigh import weigh
@@ -36,6 +36,8 @@ _WIDEST = 30.0
 _STEADY = 0.03
 """log Z that moves less from round to round is settled, if `_LEAST_SIZE` effective points stand behind it."""
 _LEAST_SIZE = 200.0
+_AGREEING = 0.8
+"""Of the share that a round's own draws show, what all points together must confirm."""
 _GROWTH = 1.1
 _PATIENCE, _HOPE = 2, 5
 """Rounds without growth of the share after which to stop: once log Z is settled, and where it never is."""
@@ -51,7 +53,7 @@ class LearnedShape:
         chart: from y, in which the target is nearly standard normal, to the target's coordinates.
         effective_share: of the weights of draws of `Spread.close` in the chart; 0 where chains ended outside its reach.
         points: every draw that was weighed, in the target's coordinates.
-        log_weights: theirs, with the mixture of all rounds as what they were drawn from; -inf where there is no density.
+        log_weights: theirs, taken as drawn from the mixture of all rounds; -inf where there is no density.
         log_z: of these weights, with its standard error.
         pareto_k: of these weights.
         num_evaluations: what all of it took.
@@ -90,7 +92,9 @@ class _Rounds:
     def log_weights(self) -> np.ndarray:
         """Of all points, with the mean of all proposals below the bar (the balance heuristic of Veach and Guibas)."""
         log_q = np.logaddexp.reduce([self.log_q(number) for number in range(len(self.charts))], axis=0)
-        return np.concatenate(self.log_densities) - (log_q - np.log(len(self.charts)))
+        log_density = np.concatenate(self.log_densities)
+        is_usable = np.isfinite(log_density) & np.isfinite(log_q)
+        return np.where(is_usable, log_density, -np.inf) - np.where(is_usable, log_q - np.log(len(self.charts)), 0.0)
 
 
 def learned_shape(
@@ -116,27 +120,30 @@ def learned_shape(
     num_chains = min(_NUM_CHAINS, max(most_evaluations // (6 * each * (_NUM_STEPS + 1)), 1))
     at_hand = most_evaluations - num_chains * (_NUM_STEPS + 1) * each
     if at_hand < batch * each:
-        return _nothing(target, f"{most_evaluations:,} evaluations are too few for chains and a round of {batch:,} draws")
+        return _nothing(
+            target, f"{most_evaluations:,} evaluations are too few for chains and a round of {batch:,} draws"
+        )
     path = _run_chains(key_chains, target, jnp.asarray(start_points), num_chains, ledger)
     seen, ends, end_values = _second_half(path)
     if len(seen) < 2:
         return _nothing(target, "no chain met a finite density", num_chains * (_NUM_STEPS + 1) * each)
-    chart = fit_triangular(seen, np.zeros(len(seen)))
-    rounds, spread, why = _Rounds(), Spread.wide(dim), "the evaluations given to it were used"
+    chart = fit_triangular(seen, np.zeros(len(seen)), is_bent=False)
+    rounds, is_close, why = _Rounds(), False, "the evaluations given to it were used"
     num_rounds = at_hand // (batch * each)
     for number in range(num_rounds):
+        spread = Spread.close(dim) if is_close else Spread.wide(dim)
         _draw(jax.random.fold_in(key_draws, number), target, chart, spread, batch, rounds, ledger)
         is_steady = _note_log_z(rounds)
         stalled = _rounds_without_growth(rounds.shares)
-        if is_steady and stalled >= _PATIENCE:
+        if is_steady and is_close and stalled >= _PATIENCE:
             why = "the effective share stopped growing"
             break
-        if stalled >= _HOPE:
+        if not is_steady and stalled >= _HOPE:
             why = f"the effective share did not grow in {_HOPE} rounds"
             break
         if number + 1 < num_rounds and np.any(np.isfinite(rounds.log_weights())):
-            chart = fit_triangular(rounds.all_points(), rounds.log_weights())
-        spread = Spread.close(dim) if is_steady else Spread.wide(dim)
+            chart = fit_triangular(rounds.all_points(), rounds.log_weights(), is_bent=is_steady)
+        is_close = is_steady
     spent = (num_chains * (_NUM_STEPS + 1) + len(rounds.charts) * batch) * each
     return _judged(rounds, ends, end_values, spent, why)
 
@@ -201,7 +208,9 @@ def _draw(
     is_usable = np.isfinite(np.asarray(weighted.log_weights))
     log_density = np.where(is_usable, np.asarray(weighted.states.log_density, np.float64), -np.inf)
     earlier = [_log_q(chart, spread, jnp.asarray(points)) for points in rounds.points]
-    for row, (old_chart, old_spread) in zip(rounds.log_qs, zip(rounds.charts, rounds.spreads, strict=True), strict=True):
+    for row, (old_chart, old_spread) in zip(
+        rounds.log_qs, zip(rounds.charts, rounds.spreads, strict=True), strict=True
+    ):
         row.append(np.asarray(_log_q(old_chart, old_spread, x), np.float64))
     rounds.charts.append(chart)
     rounds.spreads.append(spread)
@@ -220,8 +229,21 @@ def _note_log_z(rounds: _Rounds) -> bool:
         return False
     weights = np.exp(log_weights - highest)
     rounds.log_zs.append(float(np.log(np.mean(weights)) + highest))
-    has_settled = len(rounds.log_zs) > 1 and abs(rounds.log_zs[-1] - rounds.log_zs[-2]) < _STEADY
-    return has_settled and effective_size(weights / np.sum(weights)) > _LEAST_SIZE
+    if len(rounds.log_zs) < 2 or effective_size(weights / np.sum(weights)) < _LEAST_SIZE:
+        return False
+    has_settled = abs(rounds.log_zs[-1] - rounds.log_zs[-2]) < _STEADY
+    return has_settled and _predicted_share(rounds, len(rounds.charts) - 1) > _AGREEING * rounds.shares[-1]
+
+
+def _predicted_share(rounds: _Rounds, number: int) -> float:
+    """1 / E_p[p / q] of a round's proposal q, by all weighted points: they know of tails that its own draws missed."""
+    log_weights = rounds.log_weights()
+    has_weight, log_density = np.isfinite(log_weights), np.concatenate(rounds.log_densities)
+    normalised = log_weights - np.logaddexp.reduce(log_weights)
+    # A proposal that has no density at a point with weight makes the share zero.
+    log_ratios = np.where(has_weight, log_density, 0.0) - np.maximum(rounds.log_q(number), -1e30)
+    log_ratios = np.where(has_weight, log_ratios - rounds.log_zs[-1], 0.0)
+    return float(min(np.exp(-np.logaddexp.reduce(normalised + log_ratios)), 1.0))
 
 
 def _rounds_without_growth(shares: list[float]) -> int:
@@ -239,13 +261,7 @@ def _judged(rounds: _Rounds, ends: np.ndarray, end_values: np.ndarray, spent: in
     if not np.any(np.isfinite(log_weights)):
         return _nothing_of(rounds.charts[0], "no draw met a finite density", spent)
     log_z, log_z_error = log_z_with_tail(log_weights)
-    log_density = np.concatenate(rounds.log_densities)
-    normalised = log_weights - np.logaddexp.reduce(log_weights)
-    shares = []
-    for number, chart in enumerate(rounds.charts):
-        log_ratios = np.where(np.isfinite(normalised), log_density - rounds.log_q(number), 0.0)
-        given = (jnp.asarray(values, jnp.float32) for values in (log_ratios - log_z, normalised))
-        shares.append(min(float(predicted_ess_fraction(*given)), 1.0))
+    shares = [_predicted_share(rounds, number) for number in range(len(rounds.charts))]
     best = int(np.argmax(shares))
     chart, share = rounds.charts[best], shares[best]
     log_q_ends = np.asarray(_log_q(chart, rounds.spreads[best], jnp.asarray(ends)), np.float64)

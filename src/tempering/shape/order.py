@@ -11,7 +11,7 @@ _NUM_ROUNDS = 4
 
 
 def pair_gains(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(i, j): nats by which a curved mean and a sloped log width in coordinate j explain coordinate i better than a line.
+    """(i, j): nats that a curved mean and a sloped log width in coordinate j explain of coordinate i beyond a line.
 
     Lines are left out of the account: for a normal every order is as good as any other, and all gains are zero. So are
     gains that chance may give.
@@ -33,7 +33,7 @@ def pair_gains(points: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _promise(points: np.ndarray, weights: np.ndarray, j: int) -> np.ndarray:
-    """For every coordinate the larger of two scores given coordinate j: a square in the mean, a slope of the log size."""
+    """Of every coordinate given j, the larger of two scores: a square in the mean, a slope of the log size."""
     share = weights / np.sum(weights)
     basis = features_of(points, [(), (j,)])
     normal = np.linalg.inv(basis.T @ (share[:, None] * basis) + 1e-12 * np.eye(2))

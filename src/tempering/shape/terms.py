@@ -78,7 +78,7 @@ def choose_terms(
         if not gains or max(gains) <= 0.0:
             break
         best = trials[int(np.argmax(gains))]
-    return _pruned(data, best)
+    return _without_weak_lines(data, _pruned(data, best))
 
 
 def _tried(data: _Data, mean_terms: list[Term], scale_terms: list[Term]) -> _Trial:
@@ -89,7 +89,9 @@ def _tried(data: _Data, mean_terms: list[Term], scale_terms: list[Term]) -> _Tri
     for fold in range(NUM_FOLDS):
         out = data.folds == fold
         kept, start = ~out, whole.log_scale
-        part = fit_conditional(data.values[kept], mean[kept], scale[kept], data.weights[kept], num_rounds=2, start=start)
+        part = fit_conditional(
+            data.values[kept], mean[kept], scale[kept], data.weights[kept], num_rounds=2, start=start
+        )
         log_scales = np.clip(scale[out] @ part.log_scale, -30.0, 30.0)
         squares = (data.values[out] - mean[out] @ part.mean) ** 2 * np.exp(-2.0 * log_scales)
         held_out[out] = -log_scales - 0.5 * (_NU + 1.0) * np.log1p(squares / _NU)
@@ -145,7 +147,7 @@ def _robust_score(scores: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return 0.5 * (scores @ columns) ** 2 / (scores**2 @ columns**2 + 1e-300)
 
 
-def _pruned(data: _Data, best: _Trial) -> Conditional:
+def _pruned(data: _Data, best: _Trial) -> _Trial:
     """Without the terms that held-out points do not miss."""
     extra = [term for term in best.mean_terms if len(term) == 2] + [term for term in best.scale_terms if term]
     for term in extra:
@@ -155,3 +157,22 @@ def _pruned(data: _Data, best: _Trial) -> Conditional:
         if _gain(best, trial, data.weights) <= 0.0:
             best = trial
     return best
+
+
+def _without_weak_lines(data: _Data, best: _Trial) -> Conditional:
+    """Without the lines that may be chance, all at a time, if held-out points do not miss them.
+
+    Where widths fall far below what was seen, as in the neck of a funnel, the smallest slope of the mean leads astray.
+    """
+    features, weights = features_of(data.points, best.mean_terms), data.weights
+    inverse = np.exp(-2.0 * best.fitted.log_scales)
+    normal = features.T @ ((weights * inverse)[:, None] * features)
+    spread = np.linalg.inv(normal + 1e-10 * np.diag(np.diag(normal)))
+    scores = (weights * inverse * best.fitted.residuals)[:, None] * features
+    errors = np.sqrt(np.diag(spread @ (scores.T @ scores) @ spread) + 1e-300)
+    is_weak = np.abs(best.fitted.mean) < _NUM_ERRORS * errors
+    kept = [term for term, weak in zip(best.mean_terms, is_weak, strict=True) if len(term) != 1 or not weak]
+    if len(kept) == len(best.mean_terms):
+        return best
+    trial = _tried(data, kept, best.scale_terms)
+    return trial if _gain(best, trial, weights) <= 0.0 else best

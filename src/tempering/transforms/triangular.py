@@ -18,7 +18,7 @@ __all__ = ["MOST_LOG_SCALE", "Composed", "Triangular", "bounded", "num_products"
 MOST_LOG_SCALE = 12.0
 """A conditional width is between e^-12 and e^12 of the coordinate's own, so that nothing overflows in float32."""
 _MOST_PRODUCTS = 256
-"""All products of two coordinates up to dimension 22; squares alone above, whose number grows with the dimension only."""
+"""All products of two coordinates up to dimension 22; squares alone above."""
 
 
 def products_of(dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ def bounded(log_scale: Any, xp: Any = jnp) -> Any:
 class Triangular(eqx.Module):
     r"""x = centre + width u, and u one coordinate after another in the order given.
 
-    u_i = m_i + e^{s_i} (shift_i + sinh(e^{t_i} asinh(y_k) + skew_i)), where i is the k-th coordinate of the order, m_i a
+    u_i = m_i + e^{s_i} (shift_i + sinh(e^{t_i} asinh(y_k) + skew_i)): i is the k-th coordinate of the order, m_i a
     polynomial of degree 2 and s_i a bounded linear function of the coordinates before. Row k of every array is of the
     k-th in order; columns are of coordinates and products as they stand in x. Entries of coordinates that are not
     before must be zero.
