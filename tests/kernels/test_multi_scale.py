@@ -28,6 +28,6 @@ def test_it_moves_at_every_scale():
     for scale in (0.03, 1.0):
         target = Gaussian(np.zeros(3), scale**2 * np.eye(3))
         positions = jnp.full((200, 3), 0.5 * scale)
-        one, step_size = jnp.ones(()), jnp.ones(())
+        one, step_size = jnp.ones(()), jnp.asarray(0.1)
         _, info = walk(KEY, target, MultiScaleMALA(), positions, one, step_size, num_steps=20)
         assert np.mean(np.any(np.asarray(info.is_accepted), axis=0)) > 0.8

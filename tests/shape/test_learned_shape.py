@@ -56,7 +56,7 @@ def test_evaluations_are_counted_and_never_exceeded():
 
 
 def test_two_modes_are_not_passed_off_as_one():
-    shape = _learned(_two_modes, 5, most=12_000)
+    shape = _learned(_two_modes, 5, most=8_000)
     assert shape.effective_share < 0.2, shape.reason
 
 

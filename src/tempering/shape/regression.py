@@ -4,6 +4,7 @@ NumPy in float64 on the host: a few thousand weighted points, no evaluation of t
 number of points, so that likelihoods and penalties have the right size.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,8 +72,12 @@ def fit_conditional(
     *,
     num_rounds: int = 6,
     start: np.ndarray | None = None,
+    nu: float = math.inf,
 ) -> Fitted:
     """Maximum likelihood of values ~ N(F a, e^{2 H b}), a and b in turn: each is a convex problem given the other.
+
+    With a finite `nu` it is a Student's likelihood in place of the normal one: far points count for little, and a term
+    that explains one of them gains little.
 
     Args:
         mean_features: F, (point, term), the first column ones.
@@ -83,17 +88,18 @@ def fit_conditional(
     num, num_terms = np.sum(weights), mean_features.shape[1]
     # Residuals are smaller than errors by the terms that were fitted.
     inflation = num / max(num - num_terms, 0.3 * num)
-    log_scale = start
+    log_scale, heeded = start, np.ones(len(values))
     log_scales = np.zeros(len(values)) if start is None else _scales(scale_features, start)
     best: Fitted | None = None
     for _ in range(num_rounds):
-        mean = weighted_least_squares(mean_features, values, weights * np.exp(-2.0 * log_scales), penalty)
+        mean = weighted_least_squares(mean_features, values, weights * heeded * np.exp(-2.0 * log_scales), penalty)
         residuals = values - mean_features @ mean
         if log_scale is None:
             scale_penalty = _penalty(scale_features.shape[1])
             log_scale = weighted_least_squares(scale_features, log_sizes(residuals), weights, scale_penalty)
-        log_scale, loss = _fit_scale(inflation * residuals**2, scale_features, weights, log_scale)
+        log_scale, loss = _fit_scale(inflation * residuals**2, scale_features, weights, log_scale, nu)
         log_scales = _scales(scale_features, log_scale)
+        heeded = _heed(residuals**2 * np.exp(-2.0 * log_scales), nu)
         if best is not None and -loss < best.log_likelihood + 1e-4 * num:
             break
         best = Fitted(mean, log_scale, residuals, log_scales, -loss)
@@ -101,22 +107,33 @@ def fit_conditional(
     return best
 
 
+def _heed(standard_squares: np.ndarray, nu: float) -> np.ndarray:
+    """The weight of a residual in a Student's likelihood; 1 in a normal's."""
+    return np.ones_like(standard_squares) if math.isinf(nu) else (nu + 1.0) / (nu + standard_squares)
+
+
 def _fit_scale(
-    squares: np.ndarray, features: np.ndarray, weights: np.ndarray, start: np.ndarray
+    squares: np.ndarray, features: np.ndarray, weights: np.ndarray, start: np.ndarray, nu: float
 ) -> tuple[np.ndarray, float]:
-    """b that minimises sum w (s + r^2 e^{-2s} / 2) with s = H b, by Newton steps that are halved until they descend."""
+    """b that minimises sum w (s + r^2 e^{-2s} / 2) with s = H b, by Newton steps that are halved until they descend.
+
+    Of a Student, (nu + 1) log(1 + r^2 e^{-2s} / nu) / 2 stands for the second term.
+    """
     penalty = _penalty(features.shape[1])
 
     def standard_squares(coefficients: np.ndarray) -> np.ndarray:
         return np.minimum(squares * np.exp(-2.0 * _scales(features, coefficients)), _MOST_SQUARE)
 
     def loss_of(coefficients: np.ndarray) -> float:
-        terms = features @ coefficients + 0.5 * standard_squares(coefficients)
+        rho = standard_squares(coefficients)
+        misfit = rho if math.isinf(nu) else (nu + 1.0) * np.log1p(rho / nu)
+        terms = features @ coefficients + 0.5 * misfit
         return float(weights @ terms + 0.5 * penalty @ coefficients**2)
 
     here, loss = start, loss_of(start)
     for _ in range(_NUM_NEWTON):
         rho = standard_squares(here)
+        rho = rho * _heed(rho, nu)
         gradient = features.T @ (weights * (rho - 1.0)) - penalty * here
         # The mean of the Hessian (2 rho) and of its expectation (2): never too small where residuals are.
         hessian = features.T @ ((weights * (rho + 1.0))[:, None] * features) + np.diag(penalty)

@@ -46,7 +46,9 @@ def _promise(values: np.ndarray, weights: np.ndarray) -> float:
     """Nats that skewness and kurtosis promise: half the statistic of Jarque and Bera."""
     share = weights / np.sum(weights)
     centred = values - share @ values
-    variance = share @ centred**2 + 1e-300
+    variance = share @ centred**2
+    if variance < 1e-12:
+        return 0.0
     skewness, excess = share @ centred**3 / variance**1.5, share @ centred**4 / variance**2 - 3.0
     return float(np.sum(weights) * (skewness**2 / 12.0 + excess**2 / 48.0))
 

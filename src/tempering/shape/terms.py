@@ -13,7 +13,7 @@ Term = tuple[int, ...]
 
 NUM_FOLDS = 4
 _NU = 4.0
-"""Held-out points are judged by a Student density: one outlier must not decide."""
+"""Terms are tried with a Student's likelihood: one outlier must not decide, whether it is held out or not."""
 _NUM_ERRORS = 2.0
 """A term must gain so many standard errors, and a nat."""
 _LEAST_SCORE = 2.0
@@ -78,20 +78,22 @@ def choose_terms(
         if not gains or max(gains) <= 0.0:
             break
         best = trials[int(np.argmax(gains))]
-    return _without_weak_lines(data, _pruned(data, best))
+    chosen = _without_weak_lines(data, _pruned(data, best))
+    mean, scale = features_of(points, chosen.mean_terms), features_of(points, chosen.scale_terms)
+    fitted = fit_conditional(data.values, mean, scale, weights)
+    return Conditional(chosen.mean_terms, chosen.scale_terms, fitted)
 
 
 def _tried(data: _Data, mean_terms: list[Term], scale_terms: list[Term]) -> _Trial:
     """A fit to all points, and by folds."""
     mean, scale = features_of(data.points, mean_terms), features_of(data.points, scale_terms)
-    whole = fit_conditional(data.values, mean, scale, data.weights)
+    whole = fit_conditional(data.values, mean, scale, data.weights, nu=_NU)
     held_out = np.zeros(len(data.values))
     for fold in range(NUM_FOLDS):
         out = data.folds == fold
         kept, start = ~out, whole.log_scale
-        part = fit_conditional(
-            data.values[kept], mean[kept], scale[kept], data.weights[kept], num_rounds=2, start=start
-        )
+        given = data.values[kept], mean[kept], scale[kept], data.weights[kept]
+        part = fit_conditional(*given, num_rounds=2, start=start, nu=_NU)
         log_scales = np.clip(scale[out] @ part.log_scale, -30.0, 30.0)
         squares = (data.values[out] - mean[out] @ part.mean) ** 2 * np.exp(-2.0 * log_scales)
         held_out[out] = -log_scales - 0.5 * (_NU + 1.0) * np.log1p(squares / _NU)
@@ -159,7 +161,7 @@ def _pruned(data: _Data, best: _Trial) -> _Trial:
     return best
 
 
-def _without_weak_lines(data: _Data, best: _Trial) -> Conditional:
+def _without_weak_lines(data: _Data, best: _Trial) -> _Trial:
     """Without the lines that may be chance, all at a time, if held-out points do not miss them.
 
     Where widths fall far below what was seen, as in the neck of a funnel, the smallest slope of the mean leads astray.
