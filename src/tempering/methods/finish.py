@@ -13,6 +13,7 @@ from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.diffusion.solve import is_exact
 from tempering.methods.explore_modes import MODES
+from tempering.methods.from_modes import optima_in
 from tempering.methods.run import Run
 from tempering.runs.records import LevelRecord, Mode, finite_or_none
 from tempering.sampler import Sampler
@@ -20,6 +21,7 @@ from tempering.sampler.diagnosis import coverage
 from tempering.sampler.diagnosis.coverage import hidden_mass
 from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
+from tempering.targets.shaped import Shaped
 from tempering.transforms import embed_rows
 from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
@@ -105,7 +107,8 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
 
 def _modes(run: Run) -> tuple[Mode, ...]:
     """The optima that were found, the largest local weight first, in the user's coordinates."""
-    found, chart = run.start.found, run.target.chart
+    found, target = run.start.found, run.target
+    chart = (target.target if isinstance(target, Shaped) else target).chart
     if found is None or len(found.log_density) == 0:
         return ()
     places = found.position if chart is None else embed_rows(chart, found.position)
@@ -119,9 +122,10 @@ def _uncovered(run: Run, key: Key, log_prob_fn, weighted: Weighted) -> dict[str,
     found = run.start.found
     if found is None or len(found.log_density) == 0:
         return {}
-    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), found.position))
+    position, log_density = optima_in(found)
+    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), position))
     log_z, _ = weighted.log_z
-    ratios = np.asarray(found.log_density) - log_q - log_z
+    ratios = np.asarray(log_density) - log_q - log_z
     share, _, _ = hidden_mass(ratios, np.asarray(found.weight), np.asarray(weighted.log_weights) - log_z)
     num = hidden_mass(ratios, np.ones(len(ratios)), np.asarray(weighted.log_weights) - log_z)[2]
     return {"uncovered": finite_or_none(share), "num_uncovered": num}
