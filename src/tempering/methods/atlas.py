@@ -40,7 +40,7 @@ _SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.2, 32, 0.3
-"""Of the budget, for learning coordinates; dimensions up to which they are; effective share from which they are used."""
+"""Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
 _SEED_RANGE = 2**31 - 1
 
 
