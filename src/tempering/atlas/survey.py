@@ -171,7 +171,7 @@ def survey(
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
             for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(state), strict=True):
-                old[is_over] = new
+                old[is_over] = np.asarray(new)
         found.evaluations = ledger.total - before
         on_look(found.num_searches, MOST_SEARCHES)
     return found

@@ -39,7 +39,7 @@ _SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 """Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
-_SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.2, 32, 0.3
+_SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
 _SEED_RANGE = 2**31 - 1
 
@@ -201,8 +201,9 @@ def _shaped(
     inner, restrict = Shaped(target, learned.chart), jax.vmap(learned.chart.restrict)
     own = room._replace(start_fn=lambda key, num: restrict(room.start_fn(key, num)))
     tried = _tried(key_try, inner, _at_origin(target.dim), own)
-    is_taken = tried is not None and tried.judgement.covers and tried.judgement.share >= LEAST_SHAPED
-    return (tried, learned.chart) if is_taken else None
+    if tried is None or not tried.judgement.covers or tried.judgement.share < LEAST_SHAPED:
+        return None
+    return tried, learned.chart
 
 
 def _at_origin(dim: int) -> Optima:
@@ -244,7 +245,17 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
         drawn = tried.drawn
         reference, before = drawn.mixtures[-1], drawn.reference
         states = (drawn.position, drawn.log_density, drawn.gradient)
-    arrays = (optima.position, optima.log_density, optima.covariance, optima.local_weight(), optima.hits, numbers)
-    own = (jnp.asarray(np.asarray(array, np.float32)) for array in arrays)
     chart = Triangular.identity(dim) if learned is None else learned
-    return Found(*own, chart, reference, before, tuple(jnp.asarray(np.asarray(a, np.float32)) for a in states))
+    single = lambda array: jnp.asarray(np.asarray(array, np.float32))  # noqa: E731
+    return Found(
+        single(optima.position),
+        single(optima.log_density),
+        single(optima.covariance),
+        single(optima.local_weight()),
+        single(optima.hits),
+        single(numbers),
+        chart,
+        reference,
+        before,
+        (single(states[0]), single(states[1]), single(states[2])),
+    )

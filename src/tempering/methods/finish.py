@@ -1,28 +1,23 @@
 """The end of every method: the sampler of the last level, weighed, with log Z and what its weights have to say."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tempering.buffer import Levels
 from tempering.diffusion import DiffusionModel
-from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.diffusion.solve import is_exact
 from tempering.methods.explore_modes import MODES
-from tempering.methods.from_modes import optima_in
+from tempering.methods.model import model_of
+from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
-from tempering.runs.records import LevelRecord, Mode, finite_or_none
+from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
-from tempering.sampler.diagnosis.coverage import hidden_mass
 from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
-from tempering.targets.shaped import Shaped
-from tempering.transforms import embed_rows
 from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
@@ -49,7 +44,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         key: of the final draws.
     """
     settings, beta, journal = run.settings, jnp.ones(()), run.journal
-    model, sampling = _model(run, levels, levels.networks[-1]), settings.sampling
+    model, sampling = model_of(run, levels, levels.networks[-1]), settings.sampling
     if sampling.divergence == "automatic" and run.target.dim <= LARGEST_EXACT:
         sampling = dataclasses.replace(sampling, divergence="exact")
     records = journal.ordered()
@@ -68,7 +63,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
-        modes=_modes(run),
+        modes=modes_of(run),
     )
     num, last = settings.num_final_draws, len(records) - 1
     if num == 0:
@@ -76,7 +71,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
     draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     if 2 * int(jnp.sum(jnp.all(jnp.isfinite(draws), axis=1))) < num:
-        model = _model(run, levels, run.networks[-1])  # untrained: the best linear denoiser
+        model = model_of(run, levels, run.networks[-1])  # untrained: the best linear denoiser
         sampler = dataclasses.replace(sampler, model=model)
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
         draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
@@ -100,43 +95,9 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
             log_z_final_error=finite_or_none(own[1]),
             determinants=_determinants(sampling, run.target.dim),
             **dataclasses.asdict(seen),
-            **_uncovered(run, key, log_prob, weighted),
+            **uncovered(run, jax.random.fold_in(key, 1), log_prob, weighted),
         ),
     )
-
-
-def _modes(run: Run) -> tuple[Mode, ...]:
-    """The optima that were found, the largest local weight first, in the user's coordinates."""
-    found, target = run.start.found, run.target
-    chart = (target.target if isinstance(target, Shaped) else target).chart
-    if found is None or len(found.log_density) == 0:
-        return ()
-    places = found.position if chart is None else embed_rows(chart, found.position)
-    numbers = (np.asarray(array).tolist() for array in (places, found.log_density, found.weight, found.hits))
-    modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
-    return tuple(sorted(modes, key=lambda mode: -mode.weight))
-
-
-def _uncovered(run: Run, key: Key, log_prob_fn, weighted: Weighted) -> dict[str, Any]:
-    """Local weight and number of optima where the final model has practically nothing."""
-    found = run.start.found
-    if found is None or len(found.log_density) == 0:
-        return {}
-    position, log_density = optima_in(found)
-    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), position))
-    log_z, _ = weighted.log_z
-    ratios = np.asarray(log_density) - log_q - log_z
-    share, _, _ = hidden_mass(ratios, np.asarray(found.weight), np.asarray(weighted.log_weights) - log_z)
-    num = hidden_mass(ratios, np.ones(len(ratios)), np.asarray(weighted.log_weights) - log_z)[2]
-    return {"uncovered": finite_or_none(share), "num_uncovered": num}
-
-
-def _model(run: Run, levels: Levels, network: eqx.Module) -> DiffusionModel:
-    """The diffusion model of the last level."""
-    noise, buffer, beta = run.settings.noise, levels.buffers[-1], jnp.ones(())
-    denoiser, prior = denoiser_of(network, noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
-    sigmas = noise_levels(noise, buffer, beta, levels.sigma_max, has_gradients=levels.has_gradients)
-    return DiffusionModel(denoiser, prior, sigmas)
 
 
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:

@@ -12,6 +12,7 @@ from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.quasi import begin_loading
+from tempering.methods.practise import FIRST_PART, practised
 from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import next_temperature
 from tempering.runs.records import finite_or_none
@@ -66,7 +67,9 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
         data = _data_of_each(run, levels, num)
         networks = levels.networks if is_first else (levels.networks[-1],) * num
     num_steps = training.num_steps
-    if not (is_first or is_last):
+    if run.start.way is not None and levels.num_done == 1:
+        num_steps = max(1, num_steps // FIRST_PART)
+    elif not (is_first or is_last):
         num_steps = training.num_finetune_steps or num_steps
     temperature = run.record(level).temperature
 
@@ -79,6 +82,8 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
     fitted, info = fit_networks(keys, stack(*networks), stack(*data), training, num_steps=num_steps, on_check=on_check)
+    if run.start.way is not None and levels.num_done == 1:
+        fitted, info = practised(run, levels, fitted, info, keys, stack(*data), on_check)
     if not is_sound(fitted, info):
         careful = replace(training, learning_rate=_CAREFUL * training.learning_rate)
         plain = eqx.tree_at(lambda data: data.levels.blend_variance, stack(*data), replace_fn=jnp.zeros_like)
