@@ -52,7 +52,7 @@ class LearnedShape:
     Args:
         chart: from y, in which the target is nearly standard normal, to the target's coordinates.
         effective_share: of the weights of draws of `Spread.close` in the chart; 0 where chains ended outside its reach.
-        points: every draw that was weighed, in the target's coordinates.
+        points: every draw that was weighed, in the target's coordinates; the origin stands for one that is not finite.
         log_weights: theirs, taken as drawn from the mixture of all rounds; -inf where there is no density.
         log_z: of these weights, with its standard error.
         pareto_k: of these weights.
@@ -274,7 +274,7 @@ def _judged(rounds: _Rounds, ends: np.ndarray, end_values: np.ndarray, spent: in
     return LearnedShape(
         chart,
         share,
-        jnp.asarray(points),
+        jnp.asarray(np.where(np.all(np.isfinite(points), axis=1, keepdims=True), points, 0.0)),
         jnp.asarray(log_weights, jnp.float32),
         log_z,
         log_z_error,
