@@ -129,6 +129,7 @@ def measured(name: str, seed: int, most: int) -> dict[str, Any]:
         "density": name,
         "seed": seed,
         "effective_share": shape.effective_share,
+        "is_settled": shape.is_settled,
         "log_z_off": shape.log_z - log_z,
         "log_z_error": shape.log_z_error,
         "spread_ratio": float(np.sqrt(weights @ (first - mean) ** 2)) / spread,
