@@ -4,7 +4,8 @@
     python benchmarks/shapes.py --only funnel_last --seeds 10
 
 Starting points are N(0, 1). For every density and seed: the effective share, log Z off by how much, the spread of the
-first coordinate over the exact one, evaluations and seconds.
+first coordinate over the exact one, evaluations and seconds; and share and log Z of 10,000 fresh draws in the chart,
+which are not among the evaluations and on which nothing was fitted.
 """
 
 import argparse
@@ -22,9 +23,13 @@ from measure import commit
 
 from tempering.adapters import as_target
 from tempering.runs.ledger import Ledger
-from tempering.shape import learned_shape
+from tempering.shape import LearnedShape, Spread, learned_shape
+from tempering.targets import Shaped, Target
+from tempering.weights.ess import ess_fraction
+from tempering.weights.log_z import log_z_with_tail
 
 LOG_2PI = math.log(2.0 * math.pi)
+NUM_FRESH = 10_000
 
 
 def funnel(neck: int, dim: int = 10) -> Callable:
@@ -98,13 +103,25 @@ def densities() -> dict[str, tuple[Callable, int, float, float]]:
     }
 
 
+def fresh(key: Any, target: Target, shape: LearnedShape) -> tuple[float, float]:
+    """Effective share and log Z of new draws in the chart."""
+    spread, shaped = Spread.close(target.dim), Shaped(target, shape.chart)
+    y = spread.sample(key, NUM_FRESH)
+    log_weights = jax.jit(jax.vmap(lambda point: shaped.log_density(point) - spread.log_density(point)))(y)
+    log_weights = jnp.where(jnp.isfinite(log_weights), log_weights, -jnp.inf)
+    return float(ess_fraction(log_weights)), log_z_with_tail(log_weights)[0]
+
+
 def measured(name: str, seed: int, most: int) -> dict[str, Any]:
     """One density, one seed."""
     log_density, dim, log_z, spread = densities()[name]
-    key_start, key = jax.random.split(jax.random.key(seed))
+    key_start, key, key_fresh = jax.random.split(jax.random.key(seed), 3)
+    target = as_target(log_density, dim)
     ledger, begin = Ledger(), time.perf_counter()
     starts = jax.random.normal(key_start, (128, dim))
-    shape = learned_shape(key, as_target(log_density, dim), starts, ledger, most)
+    shape = learned_shape(key, target, starts, ledger, most)
+    seconds = time.perf_counter() - begin
+    fresh_share, fresh_log_z = fresh(key_fresh, target, shape)
     weights = np.asarray(jax.nn.softmax(shape.log_weights), np.float64)
     first = np.asarray(shape.points[:, 0], np.float64)
     mean = weights @ first
@@ -112,13 +129,16 @@ def measured(name: str, seed: int, most: int) -> dict[str, Any]:
         "density": name,
         "seed": seed,
         "effective_share": shape.effective_share,
+        "is_settled": shape.is_settled,
         "log_z_off": shape.log_z - log_z,
         "log_z_error": shape.log_z_error,
         "spread_ratio": float(np.sqrt(weights @ (first - mean) ** 2)) / spread,
         "pareto_k": shape.pareto_k,
         "effective_points": float(1.0 / np.sum(weights**2)),
         "evaluations": ledger.total,
-        "seconds": time.perf_counter() - begin,
+        "seconds": seconds,
+        "fresh_share": fresh_share,
+        "fresh_log_z_off": fresh_log_z - log_z,
         "order": np.asarray(shape.chart.order).tolist(),
         "reason": shape.reason,
     }

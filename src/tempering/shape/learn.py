@@ -52,7 +52,8 @@ class LearnedShape:
     Args:
         chart: from y, in which the target is nearly standard normal, to the target's coordinates.
         effective_share: of the weights of draws of `Spread.close` in the chart; 0 where chains ended outside its reach.
-        points: every draw that was weighed, in the target's coordinates.
+        is_settled: whether log Z had stopped moving, and all points confirm the share; take the chart only then.
+        points: every draw that was weighed, in the target's coordinates; the origin stands for one that is not finite.
         log_weights: theirs, taken as drawn from the mixture of all rounds; -inf where there is no density.
         log_z: of these weights, with its standard error.
         pareto_k: of these weights.
@@ -62,6 +63,7 @@ class LearnedShape:
 
     chart: Triangular
     effective_share: float
+    is_settled: bool
     points: Float[Array, "point dim"]
     log_weights: Float[Array, " point"]
     log_z: float
@@ -112,7 +114,8 @@ def learned_shape(
     reach further and further into a funnel's neck or along a valley.
 
     Args:
-        start_points: in the target's coordinates, where its density is finite.
+        start_points: in the target's coordinates, where its density is finite. The first 128 at the most are used. Put
+            known optima among them: a chain that stays at one is what speaks against a chart that leaves it out.
     """
     key_chains, key_draws = jax.random.split(key)
     dim, each = target.dim, points_per_gradient(target)
@@ -128,7 +131,7 @@ def learned_shape(
     if len(seen) < 2:
         return _nothing(target, "no chain met a finite density", num_chains * (_NUM_STEPS + 1) * each)
     chart = fit_triangular(seen, np.zeros(len(seen)), is_bent=False)
-    rounds, is_close, why = _Rounds(), False, "the evaluations given to it were used"
+    rounds, is_close, is_steady, why = _Rounds(), False, False, "the evaluations given to it were used"
     num_rounds = at_hand // (batch * each)
     for number in range(num_rounds):
         spread = Spread.close(dim) if is_close else Spread.wide(dim)
@@ -145,7 +148,7 @@ def learned_shape(
             chart = fit_triangular(rounds.all_points(), rounds.log_weights(), is_bent=is_steady)
         is_close = is_steady
     spent = (num_chains * (_NUM_STEPS + 1) + len(rounds.charts) * batch) * each
-    return _judged(rounds, ends, end_values, spent, why)
+    return _judged(rounds, ends, end_values, spent, why, is_settled=is_steady)
 
 
 def _run_chains(key: Key, target: Target, starts: Array, num: int, ledger: Ledger) -> ChainState:
@@ -255,7 +258,9 @@ def _rounds_without_growth(shares: list[float]) -> int:
     return since
 
 
-def _judged(rounds: _Rounds, ends: np.ndarray, end_values: np.ndarray, spent: int, why: str) -> LearnedShape:
+def _judged(
+    rounds: _Rounds, ends: np.ndarray, end_values: np.ndarray, spent: int, why: str, *, is_settled: bool
+) -> LearnedShape:
     """The chart whose draws would weigh most evenly by all weighted points, and what chains say against it."""
     log_weights, points = rounds.log_weights(), rounds.all_points()
     if not np.any(np.isfinite(log_weights)):
@@ -268,13 +273,16 @@ def _judged(rounds: _Rounds, ends: np.ndarray, end_values: np.ndarray, spent: in
     num_outside = int(np.sum(end_values - log_q_ends - log_z > _UNCOVERED))
     k = pareto_k(log_weights)
     reason = f"{why}: {share:.2f} after {len(rounds.charts)} rounds and {spent:,} evaluations, k {k:.2f}"
+    if not is_settled:
+        reason += "; log Z has not settled"
     if num_outside:
         share = 0.0
         reason += f"; {num_outside} of {len(ends)} chains ended where the chart does not reach: probably another mode"
     return LearnedShape(
         chart,
         share,
-        jnp.asarray(points),
+        is_settled and num_outside == 0,
+        jnp.asarray(np.where(np.all(np.isfinite(points), axis=1, keepdims=True), points, 0.0)),
         jnp.asarray(log_weights, jnp.float32),
         log_z,
         log_z_error,
@@ -292,4 +300,4 @@ def _nothing_of(chart: Triangular, reason: str, spent: int) -> LearnedShape:
     """No chart to speak of, and why."""
     none = float("nan")
     empty = jnp.zeros((0, chart.dim)), jnp.zeros((0,))
-    return LearnedShape(chart, 0.0, *empty, none, none, none, spent, reason)
+    return LearnedShape(chart, 0.0, False, *empty, none, none, none, spent, reason)
