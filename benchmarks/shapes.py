@@ -23,6 +23,7 @@ from measure import commit
 
 from tempering.adapters import as_target
 from tempering.runs.ledger import Ledger
+from tempering.runs.records import finite_or_none
 from tempering.shape import LearnedShape, Spread, learned_shape
 from tempering.targets import Shaped, Target
 from tempering.weights.ess import ess_fraction
@@ -151,15 +152,17 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=30_000, help="evaluations at the most")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = []
+    rows, began_at = [], commit()
     for name in given.only:
         for seed in range(given.seeds):
             row = measured(name, seed, given.most)
-            rows.append(row)
+            rows.append(
+                {key: finite_or_none(value) if isinstance(value, float) else value for key, value in row.items()}
+            )
             shown = {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
             print(*shown.values(), flush=True)
     if given.out is not None:
-        given.out.write_text(json.dumps({"commit": commit(), "most": given.most, "rows": rows}, indent=1) + "\n")
+        given.out.write_text(json.dumps({"commit": began_at, "most": given.most, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

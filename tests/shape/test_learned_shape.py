@@ -23,6 +23,10 @@ def _funnel(x):
     return log_rest - v**2 / 18.0 - 0.5 * jnp.log(18.0 * jnp.pi)
 
 
+NORMAL = as_target(lambda x: -0.5 * jnp.sum(x**2), 2)
+"""One target for two runs, which then share their programs."""
+
+
 def _two_modes(x):
     """3/10 of width 1/2 and 7/10 of width 1 in five dimensions, 11 apart."""
     narrow = jnp.log(0.3) - 2.0 * jnp.sum((x - 2.5) ** 2) + 5.0 * jnp.log(2.0)
@@ -61,10 +65,10 @@ def test_two_modes_are_not_passed_off_as_one():
 
 
 def test_chains_that_the_chart_does_not_reach_speak_against_it(monkeypatch):
-    shape = _learned(lambda x: -0.5 * jnp.sum(x**2), 2, most=4_000)
+    shape = _learned(NORMAL, 2, most=4_000)
     assert shape.effective_share > 0.8 and "another mode" not in shape.reason
     monkeypatch.setattr(learn, "_UNCOVERED", -0.1)  # as if most chains had ended where draws are too rare
-    shape = _learned(lambda x: -0.5 * jnp.sum(x**2), 2, most=4_000)
+    shape = _learned(NORMAL, 2, most=4_000)
     assert shape.effective_share == 0.0 and not shape.is_settled and "probably another mode" in shape.reason
 
 
