@@ -77,9 +77,7 @@ def test_many_optima_are_not_listed_and_cost_little():
 
 
 @pytest.mark.parametrize(
-    "flat",
-    [lambda x: jnp.zeros(()) * x[0], lambda x: -((jnp.sum(x**2) - 4.0) ** 2), lambda x: x[0] - 0.5 * x[1] ** 2],
-    ids=["constant", "a ring", "without end"],
+    "flat", [lambda x: jnp.zeros(()) * x[0], lambda x: x[0] - 0.5 * x[1] ** 2], ids=["constant", "without end"]
 )
 def test_what_has_no_peak_closes_nothing(flat):
     ledger = Ledger()
@@ -92,7 +90,7 @@ def test_searches_outside_the_support_are_lost_and_the_others_count():
     found = survey(
         0, as_target(lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum((x - 2.0) ** 2), -jnp.inf), 2), Ledger(), 3000
     )
-    assert found.num_lost > 100 and len(found.optima) == 1
+    assert found.num_outside > 100 and found.num_lost == 0 and len(found.optima) == 1
 
 
 def test_the_chance_of_another_optimum_is_that_of_good_and_turing():

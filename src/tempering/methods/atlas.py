@@ -41,6 +41,8 @@ _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
+_LEAST_BUDGET = 30_000
+"""Below which coordinates are not learned: the temperature path would have too little left."""
 _SEED_RANGE = 2**31 - 1
 
 
@@ -144,7 +146,10 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
         tried = _tried(key_draw, target, surveyed.optima, room)
     if tried is not None and (tried.judgement.is_good or path == "reference"):
         return _found(surveyed, tried)
-    shaped = _shaped(key_shape, target, points, surveyed, room, int(_SHAPE_SHARE * budget) * each)
+    shaped = None
+    if budget >= _LEAST_BUDGET:
+        starts = np.concatenate([surveyed.optima.position, points])
+        shaped = _shaped(key_shape, target, starts, surveyed, room, int(_SHAPE_SHARE * budget) * each)
     if shaped is not None:
         return _found(surveyed, *shaped)
     return _found(surveyed, tried if tried is not None and tried.judgement.is_usable else None)
@@ -196,7 +201,7 @@ def _shaped(
     room.tell("learning coordinates", 0, 0, 1)
     learned = learned_shape(key_learn, target, jnp.asarray(points, jnp.float32), room.ledger, most_evaluations)
     room.tell("learning coordinates", 0, 1, 1, ess_fraction=learned.effective_share)
-    if learned.effective_share < LEAST_SHAPED:
+    if learned.effective_share < LEAST_SHAPED or not learned.is_settled:
         return None
     inner, restrict = Shaped(target, learned.chart), jax.vmap(learned.chart.restrict)
     own = room._replace(start_fn=lambda key, num: restrict(room.start_fn(key, num)))

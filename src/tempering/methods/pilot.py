@@ -11,7 +11,7 @@ import numpy as np
 
 from tempering.kernels import kernel_of
 from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
-from tempering.methods.budget import default_budget, pilot_settings, sized, with_ceiling
+from tempering.methods.budget import default_budget, pilot_settings, sized_if_possible, with_ceiling
 from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.start import own_start
 from tempering.parallel_tempering import heat, temperatures_of
@@ -127,13 +127,17 @@ def prepare(
         prepared = Start(temperatures_of(ladder, dim=target.dim), start_fn, _first_units(settings, target))
     else:
         if settings.is_sized_by_budget:
-            pilot = pilot_settings(settings.pilot, (budget - ledger.total) // each, kernel)
+            pilot = pilot_settings(settings.pilot, budget // each, kernel, ledger.total // each)
             settings = dataclasses.replace(settings, pilot=pilot)
         prepared = _piloted(key, target, settings, start_fn, journal, tell)
     num_kept = NUM_JUDGED if found is not None and budget // each > _LARGE * NUM_JUDGED else 0
     if settings.is_sized_by_budget:
         left = (budget - ledger.total) // each - num_kept
-        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel)
+        settings, num = sized_if_possible(settings, target.dim, len(prepared.temperatures), left, kernel)
+        if num < len(prepared.temperatures):
+            hottest = prepared.temperatures[0]
+            ladder = temperatures_of(dataclasses.replace(ladder, num_levels=num), dim=target.dim, hottest=hottest)
+            prepared = dataclasses.replace(prepared, temperatures=ladder)
     if found is not None:
         checks = found.checks(prepared.checks)
         prepared = dataclasses.replace(prepared, found=found, checks=checks, num_kept=num_kept)
