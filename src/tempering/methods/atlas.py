@@ -28,14 +28,14 @@ from tempering.targets.shaped import Shaped
 from tempering.transforms.triangular import Triangular
 from tempering.types import Array, Float, Key
 
-__all__ = ["Found", "Tell", "find_modes", "has_atlas"]
+__all__ = ["SEARCH_SHARE", "Found", "Tell", "find_modes", "has_atlas"]
 
 Tell = Callable[..., None]
 """Reports progress: stage, level, what is done and in all, and readings by name."""
 
 _LARGEST_DIM = 256
 """Second derivatives are as many evaluations for every optimum, and their square is kept."""
-_SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
+SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 """Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
@@ -132,7 +132,7 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
         seed,
         target,
         ledger,
-        int(_SEARCH_SHARE * affordable) * each,
+        int(SEARCH_SHARE * affordable) * each,
         scale=settings.initial.scale,
         own_fn=_about(points),
         on_look=lambda done, total: tell("searching for modes", 0, ledger.total, affordable * each),
