@@ -139,6 +139,8 @@ def fit(
     width = scale if scale is not None else base.initial.scale
     start_fn = own_start(init, target, width, prefers_own=scale is None)
     ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
+    if reference is not None and base.atlas.path == "automatic":  # the path was chosen by hand
+        base = dataclasses.replace(base, atlas=dataclasses.replace(base.atlas, path="temperature"))
     changed = suited(_replace(base, ladder_settings, width), target)
     check_budget(changed, target, budget)
     seed = int(seed)
