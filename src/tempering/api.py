@@ -16,6 +16,7 @@ from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
 from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS

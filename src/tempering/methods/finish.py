@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.buffer import Levels
+from tempering.atlas.optima import Optima
+from tempering.buffer import Buffer, Levels
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.diffusion.solve import is_exact
@@ -17,15 +18,16 @@ from tempering.methods.run import Run
 from tempering.runs.records import LevelRecord, Mode, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
-from tempering.sampler.diagnosis.coverage import hidden_mass
-from tempering.settings import Sampling
+from tempering.sampler.diagnosis.coverage import Evidence, hidden_mass, witnesses
+from tempering.sampler.paid import FIT, Paid, plain_buffer
+from tempering.settings import Noise, Sampling
 from tempering.settings.defaults import LARGEST_EXACT
-from tempering.transforms import embed_rows
-from tempering.types import Key
+from tempering.transforms import Chart, embed_rows
+from tempering.types import Array, Float, Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
 
-__all__ = ["checked_log_z", "finish"]
+__all__ = ["checked_log_z", "determinants", "finish", "model_of", "modes_of", "with_final_weights"]
 
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
@@ -66,10 +68,11 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
-        modes=_modes(run),
+        modes=modes_of(_optima(run), run.target.chart),
     )
     num, last = settings.num_final_draws, len(records) - 1
     if num == 0:
+        sampler.paid = Paid(plain_buffer(levels.buffers[-1]), (), _optima(run))
         return sampler
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
     draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
@@ -79,12 +82,40 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
         draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
-    own = checked_log_z(key, model, sampling, weighted)
-    log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *_guided_log_z(run, records[-1])]))
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
+    evidence, optima = known[:-1] or known, _optima(run)
+    finished = with_final_weights(sampler, key, weighted, _guided_log_z(run, records[-1]), evidence, optima)
+    finished.paid = Paid(
+        plain_buffer(levels.buffers[-1]),
+        tuple(map(plain_buffer, witnesses(jax.random.fold_in(key, num + 1), evidence, beta))),
+        optima,
+    )
+    finished.paid.note(FIT, weighted)
+    return finished
+
+
+def with_final_weights(
+    sampler: Sampler,
+    key: Key,
+    weighted: Weighted,
+    others: list[tuple[float | None, float | None]],
+    evidence: Evidence,
+    optima: Optima | None,
+) -> Sampler:
+    """The sampler with log Z and all that its weighted draws have to say.
+
+    Args:
+        key: the one that the draws were made with.
+        others: estimates of log Z that these draws are pooled with.
+        evidence: samples that show what the model does not cover.
+        optima: that it must cover.
+    """
+    model, sampling, num = sampler.model, sampler.sampling, weighted.log_weights.shape[0]
+    own = checked_log_z(key, model, sampling, weighted)
+    log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *others]))
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
-    seen = coverage(jax.random.fold_in(key, num), log_prob, known[:-1] or known, weighted.log_weights, beta)
+    seen = coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, jnp.ones(()))
     return dataclasses.replace(
         sampler,
         log_z=log_z,
@@ -96,53 +127,74 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
             num_final_draws=num,
             log_z_final=finite_or_none(own[0]),
             log_z_final_error=finite_or_none(own[1]),
-            determinants=_determinants(sampling, run.target.dim),
+            determinants=determinants(sampling, weighted.states.position.shape[1]),
             **dataclasses.asdict(seen),
-            **_uncovered(run, key, log_prob, weighted),
+            **_uncovered(optima, key, log_prob, weighted),
         ),
     )
 
 
-def _modes(run: Run) -> tuple[Mode, ...]:
+def modes_of(optima: Optima | None, chart: Chart | None) -> tuple[Mode, ...]:
     """The optima that were found, the largest local weight first, in the user's coordinates."""
-    found, chart = run.start.found, run.target.chart
-    if found is None or len(found.log_density) == 0:
+    if optima is None or len(optima) == 0:
         return ()
-    places = found.position if chart is None else embed_rows(chart, found.position)
-    numbers = (np.asarray(array).tolist() for array in (places, found.log_density, found.weight, found.hits))
+    places = jnp.asarray(optima.position, jnp.float32)
+    places = places if chart is None else embed_rows(chart, places)
+    numbers = (np.asarray(array).tolist() for array in (places, optima.log_density, optima.local_weight(), optima.hits))
     modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
     return tuple(sorted(modes, key=lambda mode: -mode.weight))
 
 
-def _uncovered(run: Run, key: Key, log_prob_fn, weighted: Weighted) -> dict[str, Any]:
-    """Local weight and number of optima where the final model has practically nothing."""
+def _optima(run: Run) -> Optima | None:
+    """What the atlas of the run has found, to search on from."""
     found = run.start.found
-    if found is None or len(found.log_density) == 0:
+    if found is None:
+        return None
+    optima = Optima(run.target.dim)
+    arrays = (found.position, found.log_density, found.covariance, found.hits)
+    optima.position, optima.log_density, optima.covariance, hits = (np.asarray(array, np.float64) for array in arrays)
+    optima.precision, optima.hits = np.linalg.inv(optima.covariance), hits.astype(int)
+    optima.is_peak = np.ones(len(hits), bool)
+    return optima
+
+
+def _uncovered(optima: Optima | None, key: Key, log_prob_fn, weighted: Weighted) -> dict[str, Any]:
+    """Local weight and number of optima where the final model has practically nothing."""
+    if optima is None or len(optima) == 0:
         return {}
-    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), found.position))
+    place = jnp.asarray(optima.position, jnp.float32)
+    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), place))
     log_z, _ = weighted.log_z
-    ratios = np.asarray(found.log_density) - log_q - log_z
-    share, _, _ = hidden_mass(ratios, np.asarray(found.weight), np.asarray(weighted.log_weights) - log_z)
+    ratios, weight = optima.log_density - log_q - log_z, optima.local_weight()
+    share, _, _ = hidden_mass(ratios, weight, np.asarray(weighted.log_weights) - log_z)
     num = hidden_mass(ratios, np.ones(len(ratios)), np.asarray(weighted.log_weights) - log_z)[2]
     return {"uncovered": finite_or_none(share), "num_uncovered": num}
 
 
+def model_of(
+    noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""], network: eqx.Module, *, has_gradients: bool
+) -> DiffusionModel:
+    """The diffusion model of a buffer at T = 1."""
+    denoiser, prior = denoiser_of(network, noise, buffer, jnp.ones(())), prior_of(noise, buffer, sigma_max)
+    return DiffusionModel(
+        denoiser, prior, noise_levels(noise, buffer, jnp.ones(()), sigma_max, has_gradients=has_gradients)
+    )
+
+
 def _model(run: Run, levels: Levels, network: eqx.Module) -> DiffusionModel:
     """The diffusion model of the last level."""
-    noise, buffer, beta = run.settings.noise, levels.buffers[-1], jnp.ones(())
-    denoiser, prior = denoiser_of(network, noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
-    sigmas = noise_levels(noise, buffer, beta, levels.sigma_max, has_gradients=levels.has_gradients)
-    return DiffusionModel(denoiser, prior, sigmas)
+    settings, has_gradients = run.settings, levels.has_gradients
+    return model_of(settings.noise, levels.buffers[-1], levels.sigma_max, network, has_gradients=has_gradients)
 
 
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:
     """The last level's own estimate, where its error can be trusted."""
     dim, k = run.target.dim, last.pareto_k
-    is_known = last.proposal == MODES or _determinants(run.settings.sampling, dim) != "unchecked"
+    is_known = last.proposal == MODES or determinants(run.settings.sampling, dim) != "unchecked"
     return [(last.log_z, last.log_z_error)] if k is not None and k <= 0.5 and is_known else []
 
 
-def _determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
+def determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
     """How the densities of draws in `dim` dimensions are known."""
     if is_exact(sampling, dim):
         return "exact"
@@ -158,7 +210,7 @@ def checked_log_z(
         key: the one that the draws were made with; `is_quasi_random` likewise.
     """
     num, dim = weighted.states.position.shape
-    if _determinants(sampling, dim) != "checked":
+    if determinants(sampling, dim) != "checked":
         return weighted.log_z
     first = min(num, _NUM_CHECKED)
     exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))
