@@ -55,7 +55,7 @@ class StudentMixture(eqx.Module):
 def _shares(key: Key, log_weight: Float[Array, " component"], num: int) -> Int[Array, " num"]:
     """Components by their weights, systematically: one random number for all."""
     ends = jnp.cumsum(jnp.exp(log_weight))
-    at = (jnp.arange(num) + jax.random.uniform(key)) / num * ends[-1]
+    at = (jnp.arange(num, dtype=jnp.float32) + jax.random.uniform(key)) / num * ends[-1]
     return jnp.minimum(jnp.searchsorted(ends, at, side="right"), log_weight.shape[0] - 1)
 
 

@@ -6,7 +6,7 @@ weighted set, which the network is trained on from where it is. A model that bec
 """
 
 import dataclasses
-from dataclasses import dataclass
+from typing import cast
 
 import equinox as eqx
 import jax
@@ -15,29 +15,24 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.adapters import reporting
-from tempering.atlas.adapt import first_guess
 from tempering.atlas.mixture import StudentMixture
-from tempering.atlas.optima import Optima
-from tempering.atlas.survey import Survey, missing_chance, survey
+from tempering.atlas.survey import Survey
 from tempering.buffer import Buffer
-from tempering.diffusion import DiffusionModel
+from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
-from tempering.errors import BudgetError, DensityError
-from tempering.methods.budget import num_final_draws
+from tempering.errors import DensityError
 from tempering.methods.finish import determinants, model_of, modes_of, with_final_weights
+from tempering.methods.going import Going, Known, Modes, begin_again
 from tempering.methods.learn import fit_soundly, note_fit
+from tempering.methods.missing_modes import missing_modes, search, searched_checks
 from tempering.methods.pooling import Pool, balanced, joined_buffer, share_of_modes, together
 from tempering.runs.display import choose_display
-from tempering.runs.ledger import Ledger
-from tempering.runs.records import IMPROVED, Checks, LevelRecord, finite_or_none
+from tempering.runs.records import finite_or_none
 from tempering.sampler import Sampler
-from tempering.sampler.diagnosis.thresholds import HIDDEN_MARGIN, HIDDEN_RATIO
 from tempering.sampler.paid import FIT, Paid, usable, weighted_buffer
-from tempering.settings import MethodSettings, PTSDSettings, Resampling, require_count, require_flag, require_seed
-from tempering.settings import resolved as resolved_settings
-from tempering.targets import Target
-from tempering.targets.cost import has_gradient, points_per_gradient
-from tempering.types import Array, Event, Float, Key, OnEvent
+from tempering.settings import Resampling, require_count, require_flag, require_seed
+from tempering.targets.cost import has_gradient
+from tempering.types import Array, Float, Key, OnEvent
 from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.resample import indices_by_weight
@@ -46,20 +41,10 @@ from tempering.weights.weigh import Weighted, weigh
 
 __all__ = ["go_on", "improve"]
 
-_LEAST = 1000
-"""Points below which neither searches nor draws nor weights say anything."""
-_SEARCH_SHARE = 0.25
-"""Of the budget, for searches, at the most."""
-_LARGEST_DIM = 256
-"""As of the atlas: second derivatives are as many evaluations for every optimum."""
 _ENOUGH_DRAWS = 500
 """Weighted draws of the model from which its log Z is known well enough to say what it lacks."""
 _LEAST_OF_MODES, _MOST_OF_MODES = 0.2, 0.8
 """Of the new draws, where modes are missing."""
-_MATTERS = 1e-4
-"""Mass of a missing mode, by Laplace's approximation, from which it is drawn from."""
-_WIDEST = 5.0
-"""Searches start from samples moved by up to so many of their spreads."""
 _RELIABLE = 0.5
 """Pareto k up to which an estimate of log Z has an error that can be pooled by."""
 _KEPT = "training did not make the model better: the one from before was kept"
@@ -78,97 +63,21 @@ def go_on(sampler: Sampler, budget: int, key: Key, on_event: OnEvent) -> Sampler
     """The same with a key and an observer."""
     if sampler.target is None:
         raise DensityError("improving needs the density, which is not stored: load with tp.load(folder, log_density)")
-    going = _begin(sampler, budget, key, on_event)
+    going = begin_again(sampler, budget, key, on_event)
     with collected_seldom(), reporting(going.target):
         known = _draw_first(going)
-        surveyed = _search(going, known)
-        modes = _missing_modes(going, known, surveyed)
-        pool, drawn = _draw(going, known, modes)
+        surveyed = search(going, known)
+        modes = missing_modes(going, known, surveyed)
+        pool = _draw(going, known, modes)
         samples = _pooled(going, pool, modes)
         model = _learn(going, samples)
-        return _finish(going, model, samples, drawn, surveyed, modes)
+        return _finish(going, model, samples, surveyed, modes)
 
 
 Sampler.improver = staticmethod(improve)
 
 
-@dataclass
-class _Going:
-    """What every stage needs.
-
-    Args:
-        ledger: a copy of the sampler's, with `budget` evaluations more.
-        keys: one for each stage, by name.
-        plan: points of the searches, of the draws and of the final weights.
-        record: of this improvement.
-    """
-
-    sampler: Sampler
-    target: Target
-    settings: MethodSettings
-    ledger: Ledger
-    keys: dict[str, Key]
-    plan: dict[str, int]
-    record: LevelRecord
-    on_event: OnEvent
-
-    def log_model(self, key: Key, position: Float[Array, "point dim"]) -> np.ndarray:
-        """Log density of the model from before."""
-        if position.shape[0] == 0:
-            return np.zeros(0)
-        return np.asarray(self.sampler.model.log_prob(key, position, self.sampler.sampling), np.float64)
-
-    def tell(self, stage: str, done: int, total: int, **numbers) -> None:
-        """Report progress."""
-        level, spent, planned = self.record.level, self.ledger.total, self.ledger.budget or 0
-        self.on_event(Event(stage, level, level + 1, done, total, spent, planned, temperature=1.0, **numbers))
-
-    def draw(self, key: Key, num: int, model: DiffusionModel, stage: str) -> tuple[Array, Array]:
-        """Draws of a model with their log densities."""
-        tell = lambda done: self.tell(stage, done, num)  # noqa: E731
-        return model.draw(key, num, self.sampler.sampling, with_density=True, on_chunk=tell)
-
-
-class _Known(eqx.Module):
-    """Weighted draws of the model from before, with its log density at each, and log Z from them."""
-
-    draws: Buffer
-    log_model: np.ndarray
-    log_z: float
-
-
-def _begin(sampler: Sampler, budget: int, key: Key, on_event: OnEvent) -> _Going:
-    target, settings = sampler.target, _settings(sampler)
-    each = points_per_gradient(target)
-    num = budget // each
-    if num < _LEAST:
-        raise BudgetError(
-            f"a budget of {budget:,} evaluations is too small to improve a sampler: give at least {_LEAST * each:,}"
-        )
-    old = sampler.ledger
-    ledger = Ledger(old.total + budget, dict(old.points), dict(old.value_only))
-    # Another call with the same seed must not make the same draws again.
-    names = ("first", "search", "modes", "draw", "pool", "learn", "judge", "final")
-    keys = dict(zip(names, jax.random.split(jax.random.fold_in(key, old.total % 2**32), len(names)), strict=True))
-    is_searched = has_gradient(target) and target.geometry is None and target.dim <= _LARGEST_DIM
-    is_flow = sampler.sampling.solver in ("heun", "euler")  # weights of churned paths have no density to mix with
-    final = num_final_draws(settings, num)
-    search = int(_SEARCH_SHARE * num) if is_searched and is_flow else 0
-    plan = {"search": search, "final": final, "draw": num - final - search}
-    record = LevelRecord(len(sampler.levels), 1.0, proposal=IMPROVED)
-    return _Going(sampler, target, settings, ledger, keys, plan, record, on_event)
-
-
-def _settings(sampler: Sampler) -> MethodSettings:
-    """Those of the fit, or the defaults where they are not known."""
-    if sampler.settings is not None:
-        return sampler.settings
-    particles = {} if sampler.geometry is None else sampler.geometry.as_dict()
-    own = PTSDSettings(network=sampler.network, sampling=sampler.sampling)
-    return resolved_settings(own, sampler.target.dim, **particles)
-
-
-def _draw_first(going: _Going) -> _Known:
+def _draw_first(going: Going) -> Known:
     """The draws of the model that were weighed before; some more where these are few."""
     buffers = list(going.sampler.paid.draws.values())
     log_models = [np.asarray(own.log_density, np.float64) - np.asarray(own.log_weight, np.float64) for own in buffers]
@@ -177,88 +86,15 @@ def _draw_first(going: _Going) -> _Known:
         x, log_q = going.draw(going.keys["first"], missing, going.sampler.model, "drawing")
         weighted = weigh(going.target, x, log_q, jnp.ones(()), ledger=going.ledger, stage="importance_weights")
         going.plan["draw"] -= missing
+        going.fresh["first"] = weighted
         buffers.append(weighted_buffer(weighted))
         log_models.append(np.asarray(log_q, np.float64))
     draws, log_model = joined_buffer(buffers), np.concatenate(log_models)
-    return _Known(draws, log_model, log_z_with_tail(draws.log_weight)[0])
+    return Known(draws, log_model, log_z_with_tail(draws.log_weight)[0])
 
 
-def _search(going: _Going, known: _Known) -> Survey | None:
-    """More searches uphill, from other starts; what they leave of their evaluations goes into draws."""
-    affordable, each = going.plan["search"], points_per_gradient(going.target)
-    if affordable == 0:
-        return None
-    before, paid = going.ledger.total, going.sampler.paid
-    seed = int(jax.random.randint(going.keys["search"], (), 0, 2**31 - 1))
-    surveyed = survey(
-        seed,
-        going.target,
-        going.ledger,
-        affordable * each,
-        scale=going.settings.initial.scale,
-        own_fn=_starts(going, known),
-        optima=None if paid.optima is None else _copy(paid.optima),
-        on_look=lambda done, total: going.tell("searching for modes", going.ledger.total - before, affordable * each),
-    )
-    going.plan["draw"] += affordable - (going.ledger.total - before) // each
-    return surveyed
-
-
-def _copy(optima: Optima) -> Optima:
-    """With hits of its own, which a survey counts in place."""
-    copied = dataclasses.replace(optima)
-    for name in ("position", "log_density", "precision", "covariance", "is_peak", "hits"):
-        setattr(copied, name, np.array(getattr(optima, name)))
-    return copied
-
-
-def _starts(going: _Going, known: _Known):
-    """Starts of searches: samples that the model does not cover, where there are any; else all, moved far and near."""
-    paid = going.sampler.paid
-    buffers = [*paid.witnesses, *([] if paid.level is None else [paid.level])]
-    rows = np.concatenate([np.asarray(own.position) for own in map(usable, buffers or [known.draws])])
-    for witness in map(usable, paid.witnesses):
-        ratio = np.asarray(witness.log_density) - going.log_model(going.keys["search"], witness.position) - known.log_z
-        is_hidden = ~(ratio <= HIDDEN_RATIO + HIDDEN_MARGIN)
-        rows = np.asarray(witness.position)[is_hidden] if np.sum(is_hidden) > 2 else rows
-    width = np.maximum(np.std(rows, axis=0), 1e-6)
-
-    def own_fn(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
-        factors = np.exp(rng.uniform(np.log(0.1), np.log(_WIDEST), num))
-        moved = factors[:, None] * width * rng.normal(size=(num, rows.shape[1]))
-        return rows[rng.integers(len(rows), size=num)] + moved, factors * float(np.mean(width))
-
-    return own_fn
-
-
-def _missing_modes(going: _Going, known: _Known, surveyed: Survey | None) -> tuple[StudentMixture, float] | None:
-    """Modes that matter and that the model does not cover, and their mass over that of all; None without any."""
-    if surveyed is None or len(surveyed.optima) == 0:
-        return None
-    optima = surveyed.optima
-    log_q = going.log_model(going.keys["modes"], jnp.asarray(optima.position, jnp.float32))
-    log_z = known.log_z
-    is_missing = ~(optima.log_density - log_q - log_z <= HIDDEN_RATIO + HIDDEN_MARGIN) & optima.is_peak
-    log_mass = optima.log_mass()
-    log_all = np.logaddexp(log_z, np.logaddexp.reduce(log_mass[is_missing], initial=-np.inf))
-    is_missing &= log_mass - log_all > np.log(_MATTERS)
-    if not np.any(is_missing):
-        return None
-    chosen = Optima(optima.dim)
-    for name in ("position", "log_density", "precision", "covariance", "is_peak", "hits"):
-        setattr(chosen, name, getattr(optima, name)[is_missing])
-    return first_guess(chosen), float(np.exp(np.logaddexp.reduce(log_mass[is_missing]) - log_all))
-
-
-_Modes = tuple[StudentMixture, float] | None
-
-
-def _draw(going: _Going, known: _Known, modes: _Modes) -> tuple[Pool, Weighted]:
-    """New draws of the model, and of modes that it lacks, weighed together with the draws from before.
-
-    Returns:
-        All of them, and those of the model among the new ones.
-    """
+def _draw(going: Going, known: Known, modes: Modes) -> Pool:
+    """New draws of the model, and of modes that it lacks, weighed together with the draws from before."""
     num = going.plan["draw"]
     of_modes = 0 if modes is None else int(np.clip(modes[1], _LEAST_OF_MODES, _MOST_OF_MODES) * num)
     going.plan["of_modes"] = of_modes
@@ -275,11 +111,10 @@ def _draw(going: _Going, known: _Known, modes: _Modes) -> tuple[Pool, Weighted]:
     together_with = joined_buffer([known.draws, new])
     pool = balanced(together_with, np.append(known.log_model, log_model), of_modes, modes and modes[0])
     own = slice(0, num - of_modes)
-    by_model = Weighted(
-        jax.tree.map(lambda leaf: leaf[own], weighted.states), (weighted.log_weights[own] - log_q), 0
-    )
+    states = jax.tree.map(lambda leaf: leaf[own], weighted.states)
+    going.fresh["draw"] = Weighted(states, weighted.log_weights[own] - log_q, 0)
     _note_draws(going, pool, num, weighted.num_nonfinite)
-    return pool, by_model
+    return pool
 
 
 @eqx.filter_jit
@@ -287,7 +122,7 @@ def _sample(key: Key, modes: StudentMixture, num: int) -> Float[Array, "num dim"
     return modes.sample(key, num)
 
 
-def _note_draws(going: _Going, pool: Pool, num: int, num_nonfinite: int) -> None:
+def _note_draws(going: Going, pool: Pool, num: int, num_nonfinite: int) -> None:
     """Write down what the weights of all draws say."""
     record, weighted = going.record, _weighted(pool.buffer)
     weighted.require_weight()
@@ -304,7 +139,7 @@ def _weighted(buffer: Buffer) -> Weighted:
     return Weighted(buffer.states(), buffer.log_weight, 0)
 
 
-def _pooled(going: _Going, pool: Pool, modes: _Modes) -> Buffer:
+def _pooled(going: Going, pool: Pool, modes: Modes) -> Buffer:
     """All that is known of the density as one weighted set: draws, and samples of the last level."""
     key_density, key_order = jax.random.split(going.keys["pool"])
     cut = truncated(_weighted(pool.buffer), getattr(going.settings, "resampling", Resampling()))
@@ -319,7 +154,7 @@ def _pooled(going: _Going, pool: Pool, modes: _Modes) -> Buffer:
     return together(key_order, pool, level, of_modes)
 
 
-def _learn(going: _Going, samples: Buffer) -> DiffusionModel:
+def _learn(going: Going, samples: Buffer) -> DiffusionModel:
     """The network trained on all samples from where it is; the model from before where that is no better."""
     before, settings, record = going.sampler.model, going.settings, going.record
     noise, training, has_gradients = settings.noise, settings.training, has_gradient(going.target)
@@ -334,7 +169,7 @@ def _learn(going: _Going, samples: Buffer) -> DiffusionModel:
     )
     tell = lambda step, loss: going.tell("training", step, training.num_steps, loss=loss)  # noqa: E731
     keys = jax.random.split(going.keys["learn"], 1)
-    network = before.denoise.network  # pyright: ignore[reportFunctionMemberAccess]
+    network = cast(Denoiser, before.denoise).network
     fitted, info = fit_soundly(keys, stack(network), stack(data), training, training.num_steps, record, on_check=tell)
     note_fit(record, info, 0)
     after = model_of(noise, samples, sigma_max, unstack(fitted, 1)[0], has_gradients=has_gradients)
@@ -346,7 +181,7 @@ def _learn(going: _Going, samples: Buffer) -> DiffusionModel:
     return before
 
 
-def _promise(going: _Going, model: DiffusionModel, samples: Buffer) -> float:
+def _promise(going: Going, model: DiffusionModel, samples: Buffer) -> float:
     """The effective share that a model's weights will have, from samples of the density."""
     key_pick, key_density = jax.random.split(going.keys["judge"])
     rows = indices_by_weight(key_pick, samples.log_weight, NUM_JUDGED, "systematic")
@@ -355,9 +190,7 @@ def _promise(going: _Going, model: DiffusionModel, samples: Buffer) -> float:
     return float(predicted_ess_fraction(samples.log_density[rows] - log_q, even))
 
 
-def _finish(
-    going: _Going, model: DiffusionModel, samples: Buffer, drawn: Weighted, surveyed: Survey | None, modes: _Modes
-) -> Sampler:
+def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Survey | None, modes: Modes) -> Sampler:
     """The new sampler, weighed, with all that is known now."""
     old, record, num = going.sampler, going.record, going.plan["final"]
     optima = old.paid.optima if surveyed is None else surveyed.optima
@@ -368,17 +201,18 @@ def _finish(
         ledger=going.ledger,
         log_z=record.log_z if record.log_z is not None else old.log_z,
         log_z_error=record.log_z_error if record.log_z is not None else old.log_z_error,
-        checks=_searched(old.checks, surveyed),
+        checks=searched_checks(old.checks, surveyed),
         modes=old.modes if surveyed is None else modes_of(optima, old.chart),
         settings=going.settings,
         folder=None,
     )
     paid = Paid(samples, old.paid.witnesses, optima)
     if model is old.model:
-        paid.weights = _renamed(old.paid.weights, going.ledger.total)
-        if modes is None:  # else the samples hold the draws, and those at the modes besides
-            paid.level, paid.draws = old.paid.level, _renamed(old.paid.draws, going.ledger.total)
-            paid.note(f"improved-{going.ledger.total}", drawn)
+        paid.weights, paid.draws = (_renamed(own, going.ledger.total) for own in (old.paid.weights, old.paid.draws))
+        for name, weighted in going.fresh.items():
+            paid.note(f"improved-{name}-{going.ledger.total}", weighted)
+        # No draw twice: the samples hold them all, and those at new modes besides.
+        paid.level, paid.draws = (old.paid.level, paid.draws) if modes is None else (samples, {})
     if num > 0:
         x, log_q = going.draw(going.keys["final"], num, model, "final weights")
         weighted = weigh(going.target, x, log_q, jnp.ones(()), ledger=going.ledger, stage="final_weights")
@@ -395,7 +229,7 @@ def _renamed(own: dict, total: int) -> dict:
     return {(f"{FIT}-{total}" if name == FIT else name): draws for name, draws in own.items()}
 
 
-def _other_estimates(going: _Going, modes: _Modes) -> list[tuple[float | None, float | None]]:
+def _other_estimates(going: Going, modes: Modes) -> list[tuple[float | None, float | None]]:
     """Estimates of log Z that the final draws are pooled with: trustworthy ones that lack no mode that is known now."""
     record, old = going.record, going.sampler
     last = old.levels[-1] if old.levels else None
@@ -405,18 +239,3 @@ def _other_estimates(going: _Going, modes: _Modes) -> list[tuple[float | None, f
     elif modes is None and last is not None:
         found.append((last.log_z, last.log_z_error, last.pareto_k))
     return [(log_z, error) for log_z, error, k in found if k is not None and k <= _RELIABLE]
-
-
-def _searched(checks: Checks, surveyed: Survey | None) -> Checks:
-    """The checks with the searches of before and of now together."""
-    if surveyed is None:
-        return checks
-    num = (checks.atlas_num_searches or 0.0) + surveyed.num_searches
-    optima = surveyed.optima
-    return dataclasses.replace(
-        checks,
-        num_optima=len(optima),
-        atlas_num_searches=num,
-        atlas_num_lost=(checks.atlas_num_lost or 0.0) + surveyed.num_lost,
-        atlas_missing=missing_chance(optima.hits, optima.local_weight(), int(num)),
-    )

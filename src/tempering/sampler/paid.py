@@ -20,7 +20,7 @@ from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.pareto import pareto_k
 from tempering.weights.weigh import Weighted
 
-__all__ = ["FIT", "Paid", "plain_buffer", "usable", "weighted_buffer"]
+__all__ = ["FIT", "OF_OPTIMA", "Paid", "plain_buffer", "usable", "weighted_buffer"]
 
 FILE = "samples.npz"
 FIT = "fit"
@@ -105,7 +105,7 @@ class Paid:
         tree |= {} if self.level is None else {"level": self.level}
         arrays = arrays_of(tree) | {f"weights/{name}": own for name, own in self.weights.items()}
         if self.optima is not None:
-            arrays |= {f"optima/{name}": getattr(self.optima, name) for name in _OF_OPTIMA}
+            arrays |= {f"optima/{name}": getattr(self.optima, name) for name in OF_OPTIMA}
         if arrays:
             write_arrays(folder / FILE, arrays)
 
@@ -129,12 +129,12 @@ class Paid:
         )
 
 
-_OF_OPTIMA = ("position", "log_density", "precision", "covariance", "is_peak", "hits")
+OF_OPTIMA = ("position", "log_density", "precision", "covariance", "is_peak", "hits")
 
 
 def _optima(dim: int, arrays: dict[str, np.ndarray]) -> Optima:
     optima = Optima(dim)
-    for name in _OF_OPTIMA:
+    for name in OF_OPTIMA:
         setattr(optima, name, arrays[name])
     return optima
 
@@ -145,4 +145,3 @@ def usable(buffer: Buffer) -> Buffer:
     is_used &= np.isfinite(np.asarray(buffer.log_density))
     is_used &= np.all(np.isfinite(np.asarray(buffer.log_density_grad)), axis=1)
     return buffer if np.all(is_used) else buffer.take(jnp.asarray(np.flatnonzero(is_used)))
-

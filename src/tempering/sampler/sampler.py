@@ -17,6 +17,7 @@ from tempering.runs.records import Checks, LevelRecord, Mode, Weighed, finite_or
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
 from tempering.sampler.diagnosis import Finding, Verdict, diagnose
 from tempering.sampler.facts import facts_of, summary_of, to_arviz
+from tempering.sampler.folder import has_sampler
 from tempering.sampler.paid import FIT, Paid
 from tempering.settings import MethodSettings, Network, Sampling, require, require_count, require_flag, require_seed
 from tempering.transforms import Chart, embed_rows, restrict_rows
@@ -26,7 +27,7 @@ from tempering.weights.metropolis import equally_weighted
 from tempering.weights.resample import resample
 from tempering.weights.weigh import Weighted, weigh
 
-__all__ = ["Sampler", "has_sampler"]
+__all__ = ["Sampler"]
 
 _DRAWS_PER_POINT = 2
 """Of `sample_even`."""
@@ -278,8 +279,9 @@ class Sampler:
             DensityError: if the density is not there.
             BudgetError: if the budget is too small, with the least.
         """
-        assert type(self).improver is not None, "tempering.methods.improve puts it there"
-        return type(self).improver(self, budget, seed=seed, progress=progress)
+        improver = type(self).improver
+        assert improver is not None, "tempering.methods.improve puts it there"
+        return improver(self, budget, seed=seed, progress=progress)
 
     def summary(self) -> str:
         """Evaluations, ESS, log Z, the per-level table, every finding that is not good and the verdict, as text."""
@@ -388,8 +390,3 @@ class Sampler:
         write_json(folder / "sampler.json", self.facts())
         self.folder = folder
         return folder
-
-
-def has_sampler(folder: Path) -> bool:
-    """Whether a whole sampler is there: whoever finds one of its files damaged may delete it and resume."""
-    return all((folder / name).exists() for name in ("sampler.json", "sampler.npz"))

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from tempering.errors import RunFolderError, SettingsError
-from tempering.runs.storage import as_path, write_json
+from tempering.runs.storage import as_path, read_json, write_json
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.diagnosis.comparison import compare_draws, drawn_to_compare, log_z_agreement
 from tempering.sampler.sampler import Sampler
 from tempering.settings import require_count, require_seed
 from tempering.weights.log_z import pooled_log_z
 
-__all__ = ["FILE", "Samplers", "folder_of", "seeds_of"]
+__all__ = ["Samplers", "folder_of", "seeds_in", "seeds_of"]
 
 FILE, FORMAT = "samplers.json", "tempering samplers 1"
 _STATUS = {"trustworthy": "good"}
@@ -101,8 +101,8 @@ class Samplers:
         log_z, error = pooled_log_z(pairs)
         if not np.isfinite(log_z):
             return None, None
-        values = [pair[0] for pair in pairs if None not in pair]
-        apart = float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+        values = np.array([value for value, own in pairs if value is not None and own is not None])
+        apart = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
         return log_z, max(error, apart)
 
     def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> Any:
@@ -114,7 +114,7 @@ class Samplers:
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
         """Draws of all members in turn, each with the log weight of its own member; as `Sampler.sample_weighted`.
 
-        The log of the mean weight estimates log Z. A mode that one member lacks has too little weight: `diagnose` tells.
+        The log of the mean weight estimates log Z. A mode that a member lacks has too little weight: `diagnose` tells.
         """
         require_count("num", num)
         parts = [
@@ -156,9 +156,7 @@ class Samplers:
             names = "; ".join(finding.name for finding in verdict.troubles()) or "nothing speaks against it"
             advice = "" if verdict.is_trustworthy else "its own `diagnose()` says what to do"
             status = _STATUS.get(verdict.status, verdict.status)
-            findings.append(
-                Finding(f"seed {seed}", status, verdict.status, f"by its own checks: {names}", advice)
-            )
+            findings.append(Finding(f"seed {seed}", status, verdict.status, f"by its own checks: {names}", advice))
         return findings
 
     def _named(self, finding: Finding, i: int, j: int) -> Finding:
@@ -197,8 +195,26 @@ class Samplers:
             raise RunFolderError(f"{folder} already holds samplers; choose a new folder, nothing is overwritten")
         for seed, sampler in zip(self.seeds, self.members, strict=True):
             sampler.save(folder_of(folder, seed))
-        write_json(folder / FILE, {"format": FORMAT, "seeds": list(self.seeds)})
+        self.note_seeds(folder)
         return folder
+
+    def note_seeds(self, folder: str | Path) -> None:
+        """Write down which seeds a folder holds, so that `tp.load` finds them."""
+        write_json(as_path(folder) / FILE, {"format": FORMAT, "seeds": list(self.seeds)})
+
+
+def seeds_in(folder: Path) -> tuple[int, ...] | None:
+    """The seeds of the samplers that a folder holds; None where it holds no such list.
+
+    Raises:
+        RunFolderError: if the list is damaged, or was made by another version.
+    """
+    if not (folder / FILE).exists():
+        return None
+    content = read_json(folder / FILE)
+    if content.get("format") != FORMAT:
+        raise RunFolderError(f"{folder / FILE} was made by another version; fit again, or use that version")
+    return tuple(content["seeds"])
 
 
 def _shown(log_z: float | None, error: float | None) -> str:

@@ -16,7 +16,7 @@ _ADVICE = {
 }
 
 UNKNOWABLE = (
-    "No check can see a mode that no search, chain or draw came near: a narrow spike in many dimensions leaves no trace."
+    "No check can see a mode that no search, chain or draw came near: a spike in many dimensions leaves no trace."
 )
 """What every verdict ends with."""
 
