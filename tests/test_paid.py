@@ -157,7 +157,7 @@ def test_a_mode_that_the_model_lacks_has_its_weight():
     weights = np.exp(np.asarray(pool.buffer.log_weight, np.float64) - LOG_Z)
     assert_mean(weights, 1.0, name="w / Z")
     check_pool(pool.buffer)
-    assert np.all(pool.of_modes[3000:] > 0.9) and np.all(pool.of_modes[:3000] < 0.1)
+    assert np.mean(pool.of_modes[3000:]) > 0.99 and np.mean(pool.of_modes[:3000]) < 0.01
     # Samples of the first mode alone share its part, and no more.
     level = buffer_at(rng.normal(size=(5000, 2)))
     of_modes = share_of_modes(level, log_normal(level.position, 0), 1000, 4000, modes)
