@@ -35,6 +35,7 @@ ROOMS = (
     "diffusion",
     "weights",
     "atlas",
+    "shape",
     "guidance",
     "refinement",
     "plots",

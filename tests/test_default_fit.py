@@ -5,7 +5,6 @@ the verdict and the account right, and would each be found wrong if it were?
 """
 
 import ast
-import dataclasses
 import functools
 import math
 import re
@@ -22,8 +21,7 @@ import tempering as tp
 from support.random_checks import assert_fraction, assert_mean, must_fail
 from support.tiny import quick_compilation
 from support.unchecked import unchecked
-from tempering.methods.budget import planned
-from tempering.settings import Ladder, PTSDSettings
+from tempering.settings import PTSDSettings
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -99,7 +97,8 @@ def check_account(sampler: tp.Sampler, budget: int) -> None:
     spent = {stage: num for stage, num in sampler.ledger.points.items() if stage != "sampling"}
     assert sampler.evaluations == sum(spent.values()) <= budget
     by_level = sum(sum(record.evaluations.values()) for record in sampler.levels)
-    assert spent["pilot"] + by_level + spent["final_weights"] == sampler.evaluations
+    before = sum(spent.get(stage, 0) for stage in ("atlas", "shape", "pilot"))
+    assert before > 0 and before + by_level + spent["final_weights"] == sampler.evaluations
 
 
 # Two modes, 30/70.
@@ -150,20 +149,26 @@ def test_the_verdict_and_the_account_are_those_of_a_right_sampler(fitted):
     must_fail(check_account, sampler, sampler.evaluations - 1)
 
 
+def test_both_modes_are_in_the_atlas(fitted):
+    modes = fitted.sampler.modes
+    assert len(modes) == 2
+    assert [mode.weight for mode in modes] == pytest.approx(WEIGHTS[::-1], abs=0.01)
+    np.testing.assert_allclose([mode.position for mode in modes], MEANS[::-1], atol=0.05)
+    assert min(mode.hits for mode in modes) > 10
+
+
 def test_the_settings_are_the_defaults_with_what_became_of_them(fitted):
     sampler = fitted.sampler
     settings, default = sampler.settings, PTSDSettings()
     assert (settings.training.num_steps, settings.training.num_finetune_steps) == (250, 250)
-    assert {record.training_steps for record in sampler.levels[1:]} == {250}
-    # The sizes that the budget and the pilot settled are those that were spent.
-    known = dataclasses.replace(settings, ladder=Ladder(temperatures=tuple(r.temperature for r in sampler.levels)))
-    plan = {stage: num for stage, num in planned(known, 3).items() if num}
-    assert plan == {stage: num for stage, num in sampler.ledger.points.items() if stage in plan}
-    assert settings.ladder.num_levels == len(sampler.levels) > 2 and settings.buffer_size != default.buffer_size
-    assert sampler.levels[-1].num_draws == settings.last_buffer_size
+    # Drawn from its modes at once: the sizes that the budget settled are those that were spent.
+    assert sampler.checks.path == "reference" and len(sampler.levels) == 1
+    assert sampler.levels[0].num_draws == settings.buffer_size != default.buffer_size
+    assert sampler.ledger.points["final_weights"] == settings.num_final_draws
+    assert sampler.ledger.points["atlas"] <= default.atlas.share * BUDGET + 64 * settings.num_final_draws
     # All the rest is as without settings.
-    assert settings.is_sized_by_budget and sampler.method == "PTSD"
-    for group in ("exploration", "guidance", "resampling", "refinement"):
+    assert settings.is_sized_by_budget and sampler.method == "PTSD, drawn from its modes"
+    for group in ("atlas", "ladder", "exploration", "guidance", "resampling", "refinement"):
         assert getattr(settings, group) == getattr(default, group), group
 
 

@@ -10,6 +10,7 @@ from support.unchecked import unchecked
 from tempering import settings
 from tempering.errors import SettingsError
 from tempering.settings import (
+    Atlas,
     Exploration,
     Guidance,
     Initial,
@@ -52,6 +53,8 @@ REFUSED = [
     (Ladder, "hottest", "ladder.hottest", [1.0, 0.5, -3.0, INF, NAN, True, "hot"], "above 1, the target's own"),
     (Ladder, "num_levels", "ladder.num_levels", [1, 0, 2.5, True, "5"], "an integer of at least 2"),
     (Ladder, "spacing", "ladder.spacing", ["log", 3, None], "'geometric', 'adaptive'"),
+    (Atlas, "share", "atlas.share", [-0.1, 0.95, NAN, "0.2"], "between 0 and 0.9"),
+    (Atlas, "path", "atlas.path", ["modes", None, 1], "'automatic', 'reference', 'temperature'"),
     (Pilot, "num_chains", "pilot.num_chains", [3, 0, 8.0], "an integer of at least 4"),
     (Pilot, "num_steps", "pilot.num_steps", [15, 0, 60.0], "an integer of at least 16"),
     (Pilot, "growth", "pilot.growth", [1.0, 0.5, INF, NAN, "2"], "above 1"),

@@ -135,4 +135,4 @@ def test_a_fit_stops_before_its_budget_is_gone(monkeypatch):
     function, message = HOPELESS["energy"]
     with pytest.raises(DensityError, match=message):
         tp.fit(function, dim=DIM, budget=20_000, progress=False)
-    assert set(ledgers[0].points) == {"pilot"} and ledgers[0].total < 0.5 * ledgers[0].budget
+    assert set(ledgers[0].points) <= {"atlas", "pilot"} and ledgers[0].total < 0.5 * ledgers[0].budget

@@ -7,6 +7,7 @@ are those that promise most. Every draw stays in use: all of them together are d
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,6 +21,7 @@ from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
 from tempering.targets.cost import spend
 from tempering.types import Array, Float, Key
+from tempering.weights.pareto import pareto_k
 
 __all__ = ["Drawn", "adapted", "draw_more", "first_guess"]
 
@@ -30,8 +32,9 @@ LEAST_WEIGHT = 0.02
 _NUS, _WIDENINGS = (3.0, 6.0, 12.0, 30.0, 100.0), (0.9, 1.0, 1.1, 1.25, 1.5)
 _NEAR_BEST = 0.97
 """Heavier tails that promise nearly as much are taken."""
-_ENOUGH, _GAIN = 0.6, 1.15
-"""Effective share from which no round is worth its draws, and the gain that the next one must have brought."""
+_ENOUGH, _GAIN, _HIGH_K = 0.6, 1.15, 0.5
+"""Effective share from which no round is worth its draws, the gain that the next one must have brought, and the Pareto
+k above which a few draws stand for what the components do not reach."""
 
 
 @dataclass
@@ -46,10 +49,14 @@ class Drawn:
 
     mixtures: list[StudentMixture]
     nums: list[int] = field(default_factory=list)
-    position: np.ndarray | None = None
-    log_density: np.ndarray | None = None
-    gradient: np.ndarray | None = None
+    position: np.ndarray = field(init=False)
+    log_density: np.ndarray = field(init=False)
+    gradient: np.ndarray = field(init=False)
     shares: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.position = self.gradient = np.zeros((0, self.mixtures[0].dim), np.float32)
+        self.log_density = np.zeros((0,), np.float32)
 
     @property
     def reference(self) -> StudentMixture:
@@ -58,18 +65,22 @@ class Drawn:
 
     def log_weights(self) -> np.ndarray:
         """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
-        return _log_weights(self.log_density, self.gradient, np.asarray(log_densities(self.reference, self.position)))
+        return _log_weights(self.log_density, self.gradient, log_densities(self.reference, self.position))
+
+
+def log_densities(mixture: StudentMixture, points: Any) -> np.ndarray:
+    """Of many points."""
+    return np.asarray(_log_densities(mixture, jnp.asarray(points)))
 
 
 @eqx.filter_jit
-def log_densities(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
-    """Of many points."""
-    return jax.lax.map(mixture.log_density, jnp.asarray(points), batch_size=4096)
+def _log_densities(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
+    return jax.lax.map(mixture.log_density, points, batch_size=4096)
 
 
 @eqx.filter_jit
 def _log_parts(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, "point component"]:
-    return jax.lax.map(mixture.log_parts, jnp.asarray(points), batch_size=4096)
+    return jax.lax.map(mixture.log_parts, points, batch_size=4096)
 
 
 def _log_weights(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
@@ -89,11 +100,9 @@ def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, 
     mixture = drawn.mixtures[-1]
     position = _sample(key, mixture, num)
     value, gradient = (np.asarray(array) for array in evaluate_many(target, position))
-    drawn.shares.append(_share(_log_weights(value, gradient, np.asarray(log_densities(mixture, position)))))
+    drawn.shares.append(_share(_log_weights(value, gradient, log_densities(mixture, position))))
     parts = [(drawn.position, np.asarray(position)), (drawn.log_density, value), (drawn.gradient, gradient)]
-    drawn.position, drawn.log_density, drawn.gradient = (
-        new if old is None else np.concatenate([old, new]) for old, new in parts
-    )
+    drawn.position, drawn.log_density, drawn.gradient = (np.concatenate(pair) for pair in parts)
     drawn.nums.append(num)
 
 
@@ -133,7 +142,8 @@ def adapted(
         on_round(index, share)
         drawn.mixtures.append(_improved(drawn, optima))
         is_slow = index > 0 and share < _GAIN * max(drawn.shares[:-1])
-        if share > _ENOUGH or (is_slow and index > 1):
+        has_tail = pareto_k(drawn.log_weights()) > _HIGH_K
+        if (share > _ENOUGH and not has_tail) or (is_slow and index > 1):
             break
     return drawn
 
@@ -157,7 +167,9 @@ def _improved(drawn: Drawn, optima: Optima) -> StudentMixture:
 def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The share of every component, and what every draw counts in it."""
     last, num = drawn.mixtures[-1], len(optima)
-    log_parts = np.asarray(_log_parts(last, drawn.position), np.float64) + np.asarray(last.log_weight)[None]
+    log_parts = (
+        np.asarray(_log_parts(last, jnp.asarray(drawn.position)), np.float64) + np.asarray(last.log_weight)[None]
+    )
     belongs = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=1, keepdims=True))
     own = _truncated(log_weights)[:, None] * belongs
     mass, size = np.sum(own, axis=0), _sizes(own)

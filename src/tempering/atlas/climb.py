@@ -36,18 +36,18 @@ class Climbers(eqx.Module):
         num_ticks, num_taken, num_looks: evaluations so far, steps that were taken, looks at second derivatives.
     """
 
-    position: Float[Array, "search dim"]
-    log_density: Float[Array, " search"]
-    gradient: Float[Array, "search dim"]
-    direction: Float[Array, "search dim"]
-    step: Float[Array, " search"]
-    first_length: Float[Array, " search"]
-    moves: Float[Array, "search memory dim"]
-    changes: Float[Array, "search memory dim"]
-    num_kept: Int[Array, " search"]
-    num_ticks: Int[Array, " search"]
-    num_taken: Int[Array, " search"]
-    num_looks: Int[Array, " search"]
+    position: Float[Array, "*search dim"]
+    log_density: Float[Array, "*search"]
+    gradient: Float[Array, "*search dim"]
+    direction: Float[Array, "*search dim"]
+    step: Float[Array, "*search"]
+    first_length: Float[Array, "*search"]
+    moves: Float[Array, "*search memory dim"]
+    changes: Float[Array, "*search memory dim"]
+    num_kept: Int[Array, "*search"]
+    num_ticks: Int[Array, "*search"]
+    num_taken: Int[Array, "*search"]
+    num_looks: Int[Array, "*search"]
 
 
 def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
@@ -57,15 +57,14 @@ def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
         widths: of the cloud that each start came from, which sets its first step.
     """
     num, dim = starts.shape
-    memory, zeros = np.zeros((num, _MEMORY, dim), np.float32), np.zeros((num,), np.int32)
-    nothing = np.zeros((num, dim), np.float32)
+    memory, zeros, nothing = jnp.zeros((num, _MEMORY, dim)), jnp.zeros((num,), jnp.int32), jnp.zeros((num, dim))
     return Climbers(
-        np.asarray(starts, np.float32),
-        np.full((num,), -np.inf, np.float32),
+        jnp.asarray(starts, jnp.float32),
+        jnp.full((num,), -jnp.inf),
         nothing,
         nothing,
-        np.ones((num,), np.float32),
-        _FIRST_STEP * np.asarray(widths, np.float32),
+        jnp.ones((num,)),
+        _FIRST_STEP * jnp.asarray(widths, jnp.float32),
         memory,
         memory,
         zeros,

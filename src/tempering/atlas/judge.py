@@ -86,7 +86,7 @@ def judge(
     factor = np.exp(np.asarray(jax.random.uniform(keys[2], (num_chains, 1))) * np.log(_WIDEST_START))
     apart = np.mean(own, axis=0) + factor * (own - np.mean(own, axis=0))
     walks = [
-        walk(key_walk, target, kernel, positions, units, num_steps, ledger)
+        walk(key_walk, target, kernel, jnp.asarray(positions, jnp.float32), units, num_steps, ledger)
         for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[np.asarray(rows)]))
     ]
     ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
@@ -102,4 +102,4 @@ def judge(
 def _log_reference(drawn: Drawn, position: np.ndarray) -> np.ndarray:
     """Log density of the reference at states of any leading axes."""
     flat = position.reshape((-1, position.shape[-1]))
-    return np.asarray(log_densities(drawn.reference, flat)).reshape(position.shape[:-1])
+    return log_densities(drawn.reference, flat).reshape(position.shape[:-1])

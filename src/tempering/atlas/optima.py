@@ -28,6 +28,7 @@ class Shape:
         rise: that is left to the top.
         is_peak: whether the surface falls in every direction.
         precision, covariance: minus the second derivatives, with flat and rising directions mended, and the inverse.
+        roundness: the smallest curvature over the largest.
         ascent: the way to go on from here: Newton's, and along the direction that rises most where one does.
     """
 
@@ -38,6 +39,7 @@ class Shape:
     precision: np.ndarray
     covariance: np.ndarray
     ascent: np.ndarray
+    roundness: float = 1.0
 
     @classmethod
     def at(cls, position: np.ndarray, log_density: float, gradient: np.ndarray, hessian: np.ndarray) -> "Shape":
@@ -55,7 +57,7 @@ class Shape:
             ascent = newton + side / np.sqrt(mended[0])
         has_top = is_peak and rise < 1.0
         top, height = (position + newton, log_density + rise) if has_top else (position, log_density)
-        return cls(top, height, rise, is_peak, precision, covariance, ascent)
+        return cls(top, height, rise, is_peak, precision, covariance, ascent, float(mended.min() / largest))
 
 
 @dataclass

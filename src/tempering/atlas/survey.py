@@ -35,9 +35,13 @@ LEAST_SEARCHES = 100
 """Below which the chance is not known."""
 CLOSED, MOST_LOST = 0.02, 0.2
 """Chance of a new optimum, and share of searches that came to nothing, up to which the list counts as closed."""
-_DONE, _ARRIVED = 0.01, 0.1
+_DONE, _ARRIVED = 0.01, 0.01
 """Rise that is left, in nats, at which a search seems to have arrived, and by second derivatives has."""
-_MOST_LOOKS = 4
+_MOST_OUTSIDE = 2000
+"""Starts without a density for every search that arrives: they cost one evaluation each."""
+_THIN = 0.1
+"""Times the smallest curvature over the largest: the rise at which a peak can be told from a ridge."""
+_MOST_LOOKS = 6
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
 """Evaluations of one search, and the step at which it is stuck."""
@@ -56,7 +60,7 @@ class Survey:
 
     Args:
         optima: all of them, hits counted.
-        num_searches: that ended at an optimum; `num_lost` did not.
+        num_searches: that ended at an optimum; `num_lost` did not, and `num_outside` started where there is no density.
         evaluations: that it took.
         far: a coordinate beyond which a search has run away.
     """
@@ -64,6 +68,7 @@ class Survey:
     optima: Optima
     num_searches: int = 0
     num_lost: int = 0
+    num_outside: int = 0
     evaluations: int = 0
     far: float = np.inf
 
@@ -171,7 +176,7 @@ def survey(
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
             for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(state), strict=True):
-                old[is_over] = new
+                old[is_over] = np.asarray(new)
         found.evaluations = ledger.total - before
         on_look(found.num_searches, MOST_SEARCHES)
     return found
@@ -182,6 +187,7 @@ def _is_enough(found: Survey) -> bool:
     num = found.num_searches
     is_endless = any(num >= least and found.missing > chance for least, chance in HOPELESS)
     is_lost = found.num_lost >= LEAST_SEARCHES and found.num_lost > 3 * num
+    is_lost |= found.num_outside > _MOST_OUTSIDE * (1 + num)
     return is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= MOST_OPTIMA
 
 
@@ -216,7 +222,8 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
             is_late[index] = True
             continue
         shape = Shape.at(position[index], float(value[index]), gradient[index], hessian)
-        if shape.is_peak and shape.rise < _ARRIVED:
+        # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
+        if shape.is_peak and shape.rise < min(_ARRIVED, _THIN * shape.roundness):
             known[index] = optima.add(shape)
             continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
@@ -228,5 +235,7 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
     np.add.at(optima.hits, known[is_home], 1)
     found.num_searches += int(np.sum(is_home))
     is_over = is_home | is_lost | is_late
-    found.num_lost += int(np.sum(is_over & ~is_home))
+    is_outside = is_lost & (state.num_taken == 0)
+    found.num_outside += int(np.sum(is_outside))
+    found.num_lost += int(np.sum(is_over & ~is_home & ~is_outside))
     return is_over

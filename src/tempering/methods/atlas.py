@@ -1,7 +1,8 @@
 """The first stage of a run: an atlas of modes, and whether the path may start from what it shows."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from tempering.atlas.adapt import Drawn, adapted
 from tempering.atlas.judge import Judgement, judge
 from tempering.atlas.mixture import StudentMixture
-from tempering.atlas.optima import Optima
+from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.survey import Survey, survey
 from tempering.kernels import Kernel, kernel_of
 from tempering.methods.budget import default_budget
@@ -20,8 +21,11 @@ from tempering.runs.checkpoint import Journal
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, finite_or_none
 from tempering.settings import MethodSettings
+from tempering.shape import learned_shape
 from tempering.targets import Target
 from tempering.targets.cost import has_gradient, points_per_gradient
+from tempering.targets.shaped import Shaped
+from tempering.transforms.triangular import Triangular
 from tempering.types import Array, Float, Key
 
 __all__ = ["Found", "Tell", "find_modes", "has_atlas"]
@@ -35,6 +39,10 @@ _SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 """Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
+_SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
+"""Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
+_LEAST_BUDGET = 30_000
+"""Below which coordinates are not learned: the temperature path would have too little left."""
 _SEED_RANGE = 2**31 - 1
 
 
@@ -45,7 +53,9 @@ class Found(eqx.Module):
         position, log_density, covariance, weight, hits: of the optima.
         reference: what the density is to be drawn from; without components where the temperature path is taken.
         before, drawn: what points that are evaluated already are draws of, and these: place, log density, gradient.
-        numbers: searches, searches lost, the chance of another optimum, share, Pareto k, hidden share, p-value.
+        numbers: searches, searches lost, the chance of another optimum, share, Pareto k, hidden share, p-value, and
+            whether coordinates were learned.
+        learned: these coordinates; the reference and its draws are in them.
     """
 
     position: Float[Array, "optimum dim"]
@@ -53,7 +63,8 @@ class Found(eqx.Module):
     covariance: Float[Array, "optimum dim dim"]
     weight: Float[Array, " optimum"]
     hits: Float[Array, " optimum"]
-    numbers: Float[Array, " seven"]
+    numbers: Float[Array, " eight"]
+    learned: Triangular
     reference: StudentMixture
     before: StudentMixture
     drawn: tuple[Float[Array, "point dim"], Float[Array, " point"], Float[Array, "point dim"]]
@@ -64,16 +75,28 @@ class Found(eqx.Module):
         return self.reference.log_weight.shape[0] > 0
 
     @property
+    def path(self) -> str:
+        """Where draws come from, in a word."""
+        if not self.has_reference:
+            return "temperature"
+        return "shape" if self.is_shaped else "reference"
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether the reference is in learned coordinates."""
+        return bool(self.numbers[7])
+
+    @property
     def share(self) -> float:
         """Effective share of the reference's latest draws."""
         return float(self.numbers[3])
 
     def checks(self, checks: Checks) -> Checks:
         """The same checks with the numbers of the atlas."""
-        values = [finite_or_none(number) for number in np.asarray(self.numbers)]
+        values = [finite_or_none(number) for number in np.asarray(self.numbers)[:7]]
         names = ("num_searches", "num_lost", "missing", "share", "pareto_k", "hidden", "p_value")
         own: dict[str, Any] = {f"atlas_{name}": value for name, value in zip(names, values, strict=True)}
-        own |= {"num_optima": len(self.log_density), "path": "reference" if self.has_reference else "temperature"}
+        own |= {"num_optima": len(self.log_density), "path": self.path}
         return Checks.from_dict(checks.as_dict() | own)
 
 
@@ -93,13 +116,13 @@ def find_modes(
     Args:
         start_fn: the user's starting points.
     """
-    blank = _found(Survey(Optima(target.dim)), None, None)
+    blank = _found(Survey(Optima(target.dim)))
     search = lambda: _search(key, target, settings, start_fn, journal.ledger, tell)  # noqa: E731
     return journal.part(0, "atlas", blank, search)
 
 
 def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartFn, ledger: Ledger, tell: Tell) -> Found:
-    key_search, key_draw, key_judge, key_start = jax.random.split(key, 4)
+    key_search, key_draw, key_shape, key_start = jax.random.split(key, 4)
     each, kernel = points_per_gradient(target), kernel_of(settings.exploration, target.dim)
     budget = (ledger.budget or default_budget(target.dim) * each) // each
     affordable = int(settings.atlas.share * budget)
@@ -114,26 +137,85 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
         own_fn=_about(points),
         on_look=lambda done, total: tell("searching for modes", 0, ledger.total, affordable * each),
     )
-    path, has_any = settings.atlas.path, len(surveyed.optima) > 0
-    is_wanted = path == "reference" or (path == "automatic" and surveyed.is_closed)
-    if not (is_wanted and has_any and settings.network.is_shared):  # there may be one level only, of one network
-        return _found(surveyed, None, None)
+    path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell)
+    # There may be one level only, of one network.
+    if path == "temperature" or not settings.network.is_shared:
+        return _found(surveyed)
+    tried = None
+    if len(surveyed.optima) > 0 and (path == "reference" or surveyed.is_closed):
+        tried = _tried(key_draw, target, surveyed.optima, room)
+    if tried is not None and (tried.judgement.is_good or path == "reference"):
+        return _found(surveyed, tried)
+    shaped = None
+    if budget >= _LEAST_BUDGET:
+        starts = np.concatenate([surveyed.optima.position, points])
+        shaped = _shaped(key_shape, target, starts, surveyed, room, int(_SHAPE_SHARE * budget) * each)
+    if shaped is not None:
+        return _found(surveyed, *shaped)
+    return _found(surveyed, tried if tried is not None and tried.judgement.is_usable else None)
+
+
+class _Room(NamedTuple):
+    """What a reference is tried with."""
+
+    affordable: int
+    kernel: Kernel
+    start_fn: StartFn
+    ledger: Ledger
+    tell: Tell
+
+
+class _Tried(NamedTuple):
+    """A reference and what the referee says of it."""
+
+    drawn: Drawn
+    judgement: Judgement
+
+
+def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | None:
+    """A reference made of the optima, improved by its draws and judged; None where no draw has a density."""
+    key_draw, key_judge = jax.random.split(key)
+    affordable, tell = room.affordable, room.tell
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
-    drawn = adapted(
-        key_draw,
-        target,
-        surveyed.optima,
-        num,
-        _MOST_ROUNDS,
-        ledger,
-        on_round=lambda index, share: tell("drawing from the modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share),
-    )
+    on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
+    drawn = adapted(key_draw, target, optima, num, _MOST_ROUNDS, room.ledger, on_round)
     if not np.any(np.isfinite(drawn.log_weights())):
-        return _found(surveyed, None, None)
-    chains, steps = _walks(int(_REFEREE_SHARE * affordable), kernel)
-    judgement = judge(key_judge, target, kernel, surveyed.optima, drawn, start_fn, chains, steps, ledger)
-    is_taken = path == "reference" or judgement.is_usable
-    return _found(surveyed, drawn, judgement, is_taken=is_taken)
+        return None
+    chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
+    own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
+    return _Tried(drawn, judge(key_judge, target, *own))
+
+
+def _shaped(
+    key: Key, target: Target, points: np.ndarray, surveyed: Survey, room: _Room, most_evaluations: int
+) -> tuple[_Tried, Triangular] | None:
+    """Coordinates in which the density is nearly normal, and a reference in them; None where there are none.
+
+    They are looked for where searches closed in on few optima that do not show the density's shape, or found no way
+    up: a curved valley, a funnel. Where optima are many they would not help.
+    """
+    is_open = not surveyed.is_closed and surveyed.num_lost < surveyed.num_searches
+    if is_open or target.dim > _LARGEST_SHAPED:
+        return None
+    key_learn, key_try = jax.random.split(key)
+    room.tell("learning coordinates", 0, 0, 1)
+    learned = learned_shape(key_learn, target, jnp.asarray(points, jnp.float32), room.ledger, most_evaluations)
+    room.tell("learning coordinates", 0, 1, 1, ess_fraction=learned.effective_share)
+    if learned.effective_share < LEAST_SHAPED or not learned.is_settled:
+        return None
+    inner, restrict = Shaped(target, learned.chart), jax.vmap(learned.chart.restrict)
+    own = room._replace(start_fn=lambda key, num: restrict(room.start_fn(key, num)))
+    tried = _tried(key_try, inner, _at_origin(target.dim), own)
+    if tried is None or not tried.judgement.covers or tried.judgement.share < LEAST_SHAPED:
+        return None
+    return tried, learned.chart
+
+
+def _at_origin(dim: int) -> Optima:
+    """The one optimum of a standard normal."""
+    optima, one = Optima(dim), np.eye(dim)
+    optima.add(Shape(np.zeros(dim), 0.0, 0.0, True, one, one, np.zeros(dim)))
+    return optima
 
 
 def _walks(affordable: int, kernel: Kernel) -> tuple[int, int]:
@@ -155,26 +237,30 @@ def _about(points: np.ndarray):
     return own_fn
 
 
-def _found(surveyed: Survey, drawn: Drawn | None, judgement: Judgement | None, *, is_taken: bool = False) -> Found:
+def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | None = None) -> Found:
     optima, dim = surveyed.optima, surveyed.optima.dim
-    numbers = [surveyed.num_searches, surveyed.num_lost, surveyed.missing]
-    numbers += (
-        [np.nan] * 4
-        if judgement is None
-        else [
-            judgement.share,
-            judgement.pareto_k,
-            judgement.hidden_share,
-            judgement.p_value,
-        ]
-    )
+    measured = (np.nan,) * 4 if tried is None else dataclasses.astuple(tried.judgement)
+    searched = (surveyed.num_searches, surveyed.num_lost, surveyed.missing)
+    numbers = [*searched, *measured, float(learned is not None)]
     points, matrices, values = jnp.zeros((0, dim)), jnp.zeros((0, dim, dim)), jnp.zeros((0,))
     reference = before = StudentMixture(values, points, matrices, matrices, values)
     states = (points, values, points)
-    if drawn is not None and is_taken:
+    if tried is not None:
         # The rest is drawn from the latest mixture; what was drawn before stays in use beside it.
+        drawn = tried.drawn
         reference, before = drawn.mixtures[-1], drawn.reference
         states = (drawn.position, drawn.log_density, drawn.gradient)
-    arrays = (optima.position, optima.log_density, optima.covariance, optima.local_weight(), optima.hits, numbers)
-    own = (jnp.asarray(np.asarray(array, np.float32)) for array in arrays)
-    return Found(*own, reference, before, tuple(jnp.asarray(np.asarray(a, np.float32)) for a in states))
+    chart = Triangular.identity(dim) if learned is None else learned
+    single = lambda array: jnp.asarray(np.asarray(array, np.float32))  # noqa: E731
+    return Found(
+        single(optima.position),
+        single(optima.log_density),
+        single(optima.covariance),
+        single(optima.local_weight()),
+        single(optima.hits),
+        single(numbers),
+        chart,
+        reference,
+        before,
+        (single(states[0]), single(states[1]), single(states[2])),
+    )

@@ -12,6 +12,7 @@ from tempering.runs.ledger import Ledger
 from tempering.settings import MethodSettings
 from tempering.targets import Referenced, Target
 from tempering.targets.cost import points_per_gradient
+from tempering.targets.shaped import Shaped
 from tempering.types import Key, OnEvent
 
 __all__ = ["begin"]
@@ -38,7 +39,9 @@ def begin(
     journal = Journal(ledger or Ledger(), store or Nowhere())
     run = Run(target, key, settings, Plan(journal.ledger.budget or 0), journal, on_event)
     run.settings, run.start = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, journal, run.tell)
-    way = run.start.way
+    way, found = run.start.way, run.start.found
+    if way is not None and found is not None and found.is_shaped:
+        run.target = Shaped(target, found.learned)
     if way is not None and len(way.temperatures) > 1:
         run.target = Referenced(target.dim, target, way.reference)
     if way is not None and len(way.temperatures) == 1:

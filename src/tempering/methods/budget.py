@@ -4,6 +4,7 @@ The shares below are rules of thumb; docs/decisions/0004-automatic.md says where
 wrong.
 """
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from typing import TypeVar
@@ -30,6 +31,7 @@ __all__ = [
     "plan_run",
     "planned",
     "sized",
+    "sized_if_possible",
     "split_budget",
     "with_ceiling",
 ]
@@ -88,15 +90,18 @@ def split_budget(budget: int, dim: int) -> tuple[int, int]:
     return budget - weighing, weighing
 
 
-def pilot_settings(pilot: Pilot, budget: int, kernel) -> Pilot:
+def pilot_settings(pilot: Pilot, budget: int, kernel, spent: int = 0) -> Pilot:
     """A pilot that spends a fixed share of the budget if it ends after the usual number of rounds.
 
     More budget buys more chains up to a limit, and from there longer rounds: in many dimensions chains need them.
+
+    Args:
+        spent: what is gone of the budget; what is left has the least pilot at the least.
     """
-    cost = kernel.evaluations_per_step
-    share = _PILOT_SHARE * budget / _USUAL_ROUNDS / cost
-    num_chains = max(_LEAST_CHAINS, min(_MOST_CHAINS, budget // 2000, int(share / _LEAST_STEPS)))
-    num_steps = 4 * int(share / num_chains / 4)
+    cost, left = kernel.evaluations_per_step, budget - spent
+    share = _PILOT_SHARE * left / _USUAL_ROUNDS / cost
+    num_chains = max(_LEAST_CHAINS, min(_MOST_CHAINS, left // 2000, int(share / _LEAST_STEPS)))
+    num_steps = max(4 * int(share / num_chains / 4), _LEAST_STEPS if spent else 0)
     if num_steps < _LEAST_STEPS:
         least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE)
         raise BudgetError(
@@ -163,6 +168,19 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
         last_buffer_size=left - spent if num_levels > 2 else None,
         num_final_draws=num_final,
     )
+
+
+def sized_if_possible(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> tuple[Settings, int]:
+    """As `sized`, with fewer levels where the budget is too small for so many and levels are found on the way.
+
+    Returns:
+        The settings, and the number of levels.
+    """
+    for num in range(num_levels, 3 if is_adaptive(settings) else num_levels, -1):
+        with contextlib.suppress(BudgetError):
+            return sized(settings, dim, num, budget, kernel), num
+    num = min(3, num_levels) if is_adaptive(settings) else num_levels
+    return sized(settings, dim, num, budget, kernel), num
 
 
 def _check(buffer_size: int, budget: int, num_levels: int) -> None:

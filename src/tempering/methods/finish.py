@@ -1,33 +1,33 @@
 """The end of every method: the sampler of the last level, weighed, with log Z and what its weights have to say."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.optima import Optima
-from tempering.buffer import Buffer, Levels
+from tempering.buffer import Levels
 from tempering.diffusion import DiffusionModel
-from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.diffusion.solve import is_exact
 from tempering.methods.explore_modes import MODES
+from tempering.methods.model import model_of
+from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
-from tempering.runs.records import LevelRecord, Mode, finite_or_none
+from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
-from tempering.sampler.diagnosis.coverage import Evidence, hidden_mass, witnesses
+from tempering.sampler.diagnosis.coverage import Evidence, LogProbFn, witnesses
 from tempering.sampler.paid import FIT, Paid, plain_buffer
-from tempering.settings import Noise, Sampling
+from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
-from tempering.transforms import Chart, embed_rows
-from tempering.types import Array, Float, Key
+from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
 
-__all__ = ["checked_log_z", "determinants", "finish", "model_of", "modes_of", "with_final_weights"]
+__all__ = ["checked_log_z", "determinants", "finish", "with_final_weights"]
 
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
@@ -49,7 +49,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         key: of the final draws.
     """
     settings, beta, journal = run.settings, jnp.ones(()), run.journal
-    model, sampling = _model(run, levels, levels.networks[-1]), settings.sampling
+    model, sampling = model_of(run, levels, levels.networks[-1]), settings.sampling
     if sampling.divergence == "automatic" and run.target.dim <= LARGEST_EXACT:
         sampling = dataclasses.replace(sampling, divergence="exact")
     records = journal.ordered()
@@ -68,7 +68,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
-        modes=modes_of(_optima(run), run.target.chart),
+        modes=modes_of(run),
     )
     num, last = settings.num_final_draws, len(records) - 1
     if num == 0:
@@ -77,19 +77,20 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
     draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     if 2 * int(jnp.sum(jnp.all(jnp.isfinite(draws), axis=1))) < num:
-        model = _model(run, levels, run.networks[-1])  # untrained: the best linear denoiser
+        model = model_of(run, levels, run.networks[-1])  # untrained: the best linear denoiser
         sampler = dataclasses.replace(sampler, model=model)
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
         draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
-    evidence, optima = known[:-1] or known, _optima(run)
-    finished = with_final_weights(sampler, key, weighted, _guided_log_z(run, records[-1]), evidence, optima)
+    evidence, others = known[:-1] or known, _guided_log_z(run, records[-1])
+    uncovered_fn = lambda key, log_prob, weighted: uncovered(run, key, log_prob, weighted)  # noqa: E731
+    finished = with_final_weights(sampler, key, weighted, others, evidence, uncovered_fn)
     finished.paid = Paid(
         plain_buffer(levels.buffers[-1]),
         tuple(map(plain_buffer, witnesses(jax.random.fold_in(key, num + 1), evidence, beta))),
-        optima,
+        _optima(run),
     )
     finished.paid.note(FIT, weighted)
     return finished
@@ -101,7 +102,7 @@ def with_final_weights(
     weighted: Weighted,
     others: list[tuple[float | None, float | None]],
     evidence: Evidence,
-    optima: Optima | None,
+    uncovered_fn: Callable[[Key, LogProbFn, Weighted], dict[str, Any]],
 ) -> Sampler:
     """The sampler with log Z and all that its weighted draws have to say.
 
@@ -109,7 +110,7 @@ def with_final_weights(
         key: the one that the draws were made with.
         others: estimates of log Z that these draws are pooled with.
         evidence: samples that show what the model does not cover.
-        optima: that it must cover.
+        uncovered_fn: what the model lacks of the optima that were found, as checks.
     """
     model, sampling, num = sampler.model, sampler.sampling, weighted.log_weights.shape[0]
     own = checked_log_z(key, model, sampling, weighted)
@@ -129,26 +130,15 @@ def with_final_weights(
             log_z_final_error=finite_or_none(own[1]),
             determinants=determinants(sampling, weighted.states.position.shape[1]),
             **dataclasses.asdict(seen),
-            **_uncovered(optima, key, log_prob, weighted),
+            **uncovered_fn(jax.random.fold_in(key, 1), log_prob, weighted),
         ),
     )
 
 
-def modes_of(optima: Optima | None, chart: Chart | None) -> tuple[Mode, ...]:
-    """The optima that were found, the largest local weight first, in the user's coordinates."""
-    if optima is None or len(optima) == 0:
-        return ()
-    places = jnp.asarray(optima.position, jnp.float32)
-    places = places if chart is None else embed_rows(chart, places)
-    numbers = (np.asarray(array).tolist() for array in (places, optima.log_density, optima.local_weight(), optima.hits))
-    modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
-    return tuple(sorted(modes, key=lambda mode: -mode.weight))
-
-
 def _optima(run: Run) -> Optima | None:
-    """What the atlas of the run has found, to search on from."""
+    """What the atlas of the run has found, to search on from; none in learned coordinates, which are not theirs."""
     found = run.start.found
-    if found is None:
+    if found is None or found.is_shaped:
         return None
     optima = Optima(run.target.dim)
     arrays = (found.position, found.log_density, found.covariance, found.hits)
@@ -156,35 +146,6 @@ def _optima(run: Run) -> Optima | None:
     optima.precision, optima.hits = np.linalg.inv(optima.covariance), hits.astype(int)
     optima.is_peak = np.ones(len(hits), bool)
     return optima
-
-
-def _uncovered(optima: Optima | None, key: Key, log_prob_fn, weighted: Weighted) -> dict[str, Any]:
-    """Local weight and number of optima where the final model has practically nothing."""
-    if optima is None or len(optima) == 0:
-        return {}
-    place = jnp.asarray(optima.position, jnp.float32)
-    log_q = np.asarray(log_prob_fn(jax.random.fold_in(key, 1), place))
-    log_z, _ = weighted.log_z
-    ratios, weight = optima.log_density - log_q - log_z, optima.local_weight()
-    share, _, _ = hidden_mass(ratios, weight, np.asarray(weighted.log_weights) - log_z)
-    num = hidden_mass(ratios, np.ones(len(ratios)), np.asarray(weighted.log_weights) - log_z)[2]
-    return {"uncovered": finite_or_none(share), "num_uncovered": num}
-
-
-def model_of(
-    noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""], network: eqx.Module, *, has_gradients: bool
-) -> DiffusionModel:
-    """The diffusion model of a buffer at T = 1."""
-    denoiser, prior = denoiser_of(network, noise, buffer, jnp.ones(())), prior_of(noise, buffer, sigma_max)
-    return DiffusionModel(
-        denoiser, prior, noise_levels(noise, buffer, jnp.ones(()), sigma_max, has_gradients=has_gradients)
-    )
-
-
-def _model(run: Run, levels: Levels, network: eqx.Module) -> DiffusionModel:
-    """The diffusion model of the last level."""
-    settings, has_gradients = run.settings, levels.has_gradients
-    return model_of(settings.noise, levels.buffers[-1], levels.sigma_max, network, has_gradients=has_gradients)
 
 
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:

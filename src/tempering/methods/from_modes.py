@@ -19,7 +19,7 @@ from tempering.settings import MethodSettings
 from tempering.targets.base import Target
 from tempering.types import Array, Float
 
-__all__ = ["Way", "way_from", "with_modes"]
+__all__ = ["Way", "optima_in", "way_from", "with_modes"]
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
@@ -49,7 +49,7 @@ def way_from(found: Found, settings: Settings, target: Target, left: int, kernel
     needs; what that leaves of the budget is not spent. Otherwise levels lead from the modes to the density.
     """
     before = len(found.drawn[1])
-    temperatures = (1.0,) if found.share >= GOOD_SHARE else _first_two(found)
+    temperatures = (1.0,) if found.is_shaped or found.share >= GOOD_SHARE else _first_two(found)
     if temperatures == (1.0,):
         num_final = num_final_draws(settings, left)
         num = max(1, min(left - num_final, int(_enough(target.dim) / found.share) - before))
@@ -92,3 +92,11 @@ def with_modes(start_fn: StartFn, found: Found) -> StartFn:
         return jnp.where((jnp.arange(num) % 2 == 1)[:, None] & jnp.isfinite(modes), modes, own)
 
     return start
+
+
+def optima_in(found: Found) -> tuple[Float[Array, "optimum dim"], Float[Array, " optimum"]]:
+    """Places and log densities of the optima in the coordinates that the run works in."""
+    if not found.is_shaped:
+        return found.position, found.log_density
+    position = jax.vmap(found.learned.restrict)(found.position)
+    return position, found.log_density + jax.vmap(found.learned.log_volume)(position)

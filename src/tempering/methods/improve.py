@@ -6,6 +6,7 @@ weighted set, which the network is trained on from where it is. A model that bec
 """
 
 import dataclasses
+import functools
 from typing import cast
 
 import equinox as eqx
@@ -21,10 +22,11 @@ from tempering.buffer import Buffer
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import dataset_of, largest_sigma, stack, unstack
 from tempering.errors import DensityError
-from tempering.methods.finish import determinants, model_of, modes_of, with_final_weights
+from tempering.methods.finish import determinants, with_final_weights
 from tempering.methods.going import Going, Known, Modes, begin_again
 from tempering.methods.learn import fit_soundly, note_fit
-from tempering.methods.missing_modes import missing_modes, search, searched_checks
+from tempering.methods.missing_modes import missing_modes, modes_at, search, searched_checks, uncovered_at
+from tempering.methods.model import model_of_buffer
 from tempering.methods.pooling import Pool, balanced, joined_buffer, share_of_modes, together
 from tempering.runs.display import choose_display
 from tempering.runs.records import finite_or_none
@@ -172,7 +174,7 @@ def _learn(going: Going, samples: Buffer) -> DiffusionModel:
     network = cast(Denoiser, before.denoise).network
     fitted, info = fit_soundly(keys, stack(network), stack(data), training, training.num_steps, record, on_check=tell)
     note_fit(record, info, 0)
-    after = model_of(noise, samples, sigma_max, unstack(fitted, 1)[0], has_gradients=has_gradients)
+    after = model_of_buffer(noise, samples, sigma_max, unstack(fitted, 1)[0], has_gradients=has_gradients)
     promises = [_promise(going, model, samples) for model in (before, after)]
     record.predicted_ess_fraction = promises[1]
     if promises[1] >= promises[0]:
@@ -201,8 +203,8 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         ledger=going.ledger,
         log_z=record.log_z if record.log_z is not None else old.log_z,
         log_z_error=record.log_z_error if record.log_z is not None else old.log_z_error,
-        checks=searched_checks(old.checks, surveyed),
-        modes=old.modes if surveyed is None else modes_of(optima, old.chart),
+        checks=searched_checks(old, surveyed),
+        modes=old.modes if surveyed is None else modes_at(optima, old.chart),
         settings=going.settings,
         folder=None,
     )
@@ -218,7 +220,8 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         weighted = weigh(going.target, x, log_q, jnp.ones(()), ledger=going.ledger, stage="final_weights")
         evidence = tuple((own, jnp.ones(())) for own in (*old.paid.witnesses, samples))
         others = _other_estimates(going, modes)
-        sampler = with_final_weights(sampler, going.keys["final"], weighted, others, evidence, optima)
+        uncovered_fn = functools.partial(uncovered_at, optima)
+        sampler = with_final_weights(sampler, going.keys["final"], weighted, others, evidence, uncovered_fn)
         paid.note(FIT, weighted)
     sampler.paid = paid
     return sampler

@@ -13,6 +13,7 @@ from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.quasi import begin_loading
+from tempering.methods.practise import FIRST_PART, practised
 from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import next_temperature
 from tempering.runs.records import LevelRecord, finite_or_none
@@ -67,7 +68,9 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
         data = _data_of_each(run, levels, num)
         networks = levels.networks if is_first else (levels.networks[-1],) * num
     num_steps = training.num_steps
-    if not (is_first or is_last):
+    if run.start.way is not None and levels.num_done == 1:
+        num_steps = max(1, num_steps // FIRST_PART)
+    elif not (is_first or is_last):
         num_steps = training.num_finetune_steps or num_steps
     temperature = run.record(level).temperature
 
@@ -79,8 +82,12 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
     keys = _keys_of(
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
+    more_fn = None
+    if run.start.way is not None and levels.num_done == 1:
+        more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, stack(*data), on_check)  # noqa: E731
+    networks = stack(*networks)
     fitted, info = fit_soundly(
-        keys, stack(*networks), stack(*data), training, num_steps, run.record(level), on_check=on_check
+        keys, networks, stack(*data), training, num_steps, run.record(level), on_check=on_check, more_fn=more_fn
     )
     for index, own in enumerate(fitted_levels):
         note_fit(run.record(own), info, index)
@@ -95,9 +102,15 @@ def fit_soundly(
     num_steps: int,
     record: LevelRecord,
     on_check: Callable[[int, float], None],
+    more_fn: Callable[[eqx.Module, FitInfo], tuple[eqx.Module, FitInfo]] | None = None,
 ) -> tuple[eqx.Module, FitInfo]:
-    """`fit_networks`, and again more carefully where it goes wrong; the record says so. Networks are never lost."""
+    """`fit_networks`, and again more carefully where it goes wrong; the record says so. Networks are never lost.
+
+    Args:
+        more_fn: trains on what the first fit came to.
+    """
     fitted, info = fit_networks(keys, networks, data, training, num_steps=num_steps, on_check=on_check)
+    fitted, info = (fitted, info) if more_fn is None else more_fn(fitted, info)
     if is_sound(fitted, info):
         return fitted, info
     careful = replace(training, learning_rate=_CAREFUL * training.learning_rate)

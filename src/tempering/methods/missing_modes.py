@@ -1,6 +1,7 @@
 """Searches for modes that a model does not cover, and which of them it lacks."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +11,22 @@ from tempering.atlas.adapt import first_guess
 from tempering.atlas.optima import Optima
 from tempering.atlas.survey import Survey, missing_chance, survey
 from tempering.methods.going import Going, Known, Modes
-from tempering.runs.records import Checks
+from tempering.runs.records import Checks, Mode, finite_or_none
+from tempering.sampler import Sampler
+from tempering.sampler.diagnosis.coverage import LogProbFn, hidden_limit
 from tempering.sampler.diagnosis.thresholds import HIDDEN_MARGIN, HIDDEN_RATIO
 from tempering.sampler.paid import OF_OPTIMA, usable
 from tempering.targets.cost import points_per_gradient
+from tempering.transforms import Chart, embed_rows
+from tempering.types import Key
+from tempering.weights.weigh import Weighted
 
-__all__ = ["missing_modes", "search", "searched_checks"]
+__all__ = ["missing_modes", "modes_at", "search", "searched_checks", "uncovered_at"]
 
 _MATTERS = 1e-4
 """Mass of a missing mode, by Laplace's approximation, from which it is drawn from."""
+_TOLD = 1e-3
+"""Local weight from which an optimum that the final model lacks is told of."""
 _WIDEST = 5.0
 """Searches start from samples moved by up to so many of their spreads."""
 
@@ -90,16 +98,41 @@ def missing_modes(going: Going, known: Known, surveyed: Survey | None) -> Modes:
     return first_guess(chosen), float(np.exp(np.logaddexp.reduce(log_mass[is_missing]) - log_all))
 
 
-def searched_checks(checks: Checks, surveyed: Survey | None) -> Checks:
-    """The checks with the searches of before and of now together."""
+def searched_checks(sampler: Sampler, surveyed: Survey | None) -> Checks:
+    """The checks with the searches of before, whose optima are known, and of now together."""
+    checks = sampler.checks
     if surveyed is None:
         return checks
-    num = (checks.atlas_num_searches or 0.0) + surveyed.num_searches
+    before = sampler.paid.optima is not None
+    num = surveyed.num_searches + (checks.atlas_num_searches or 0.0 if before else 0.0)
     optima = surveyed.optima
     return dataclasses.replace(
         checks,
         num_optima=len(optima),
         atlas_num_searches=num,
-        atlas_num_lost=(checks.atlas_num_lost or 0.0) + surveyed.num_lost,
+        atlas_num_lost=surveyed.num_lost + (checks.atlas_num_lost or 0.0 if before else 0.0),
         atlas_missing=missing_chance(optima.hits, optima.local_weight(), int(num)),
     )
+
+
+def modes_at(optima: Optima | None, chart: Chart | None) -> tuple[Mode, ...]:
+    """The optima in the user's coordinates, the largest local weight first."""
+    if optima is None or len(optima) == 0:
+        return ()
+    places = jnp.asarray(optima.position, jnp.float32)
+    places = places if chart is None else embed_rows(chart, places)
+    numbers = (np.asarray(array).tolist() for array in (places, optima.log_density, optima.local_weight(), optima.hits))
+    modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
+    return tuple(sorted(modes, key=lambda mode: -mode.weight))
+
+
+def uncovered_at(optima: Optima | None, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) -> dict[str, Any]:
+    """Local weight and number of optima where the final model has practically nothing."""
+    if optima is None or len(optima) == 0:
+        return {}
+    log_q = np.asarray(log_prob_fn(key, jnp.asarray(optima.position, jnp.float32)))
+    log_z, _ = weighted.log_z
+    limit = hidden_limit(np.asarray(weighted.log_weights, np.float64) - log_z)
+    weight = optima.local_weight()
+    is_hidden = ~(optima.log_density - log_q - log_z <= limit) & (weight >= _TOLD)
+    return {"uncovered": finite_or_none(np.sum(weight[is_hidden])), "num_uncovered": int(np.sum(is_hidden))}

@@ -11,7 +11,7 @@ import numpy as np
 
 from tempering.kernels import kernel_of
 from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
-from tempering.methods.budget import default_budget, pilot_settings, sized, with_ceiling
+from tempering.methods.budget import default_budget, pilot_settings, sized_if_possible, with_ceiling
 from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.start import own_start
 from tempering.parallel_tempering import heat, temperatures_of
@@ -24,6 +24,7 @@ from tempering.targets import Units
 from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.targets.units import chosen_units
 from tempering.types import Array, Float, Int, Key
+from tempering.weights.ess import NUM_JUDGED
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
@@ -38,6 +39,7 @@ class Start:
         checks: the numbers of the pilot; empty where none was run, and units are then those of masses alone.
         found: the atlas of modes, where one was made.
         way: how the density is drawn from these modes, where it is.
+        num_kept: points that are kept for optima which the final model may have dropped.
     """
 
     temperatures: tuple[float, ...]
@@ -46,6 +48,11 @@ class Start:
     checks: Checks = Checks()
     found: Found | None = None
     way: Way | None = None
+    num_kept: int = 0
+
+
+_LARGE = 40
+"""Budgets this many times as large as a batch of judging keep one for optima that the final model may have dropped."""
 
 
 class _PilotPart(eqx.Module):
@@ -120,14 +127,20 @@ def prepare(
         prepared = Start(temperatures_of(ladder, dim=target.dim), start_fn, _first_units(settings, target))
     else:
         if settings.is_sized_by_budget:
-            pilot = pilot_settings(settings.pilot, (budget - ledger.total) // each, kernel)
+            pilot = pilot_settings(settings.pilot, budget // each, kernel, ledger.total // each)
             settings = dataclasses.replace(settings, pilot=pilot)
         prepared = _piloted(key, target, settings, start_fn, journal, tell)
+    num_kept = NUM_JUDGED if found is not None and budget // each > _LARGE * NUM_JUDGED else 0
     if settings.is_sized_by_budget:
-        left = (budget - ledger.total) // each
-        settings = sized(settings, target.dim, len(prepared.temperatures), left, kernel)
+        left = (budget - ledger.total) // each - num_kept
+        settings, num = sized_if_possible(settings, target.dim, len(prepared.temperatures), left, kernel)
+        if num < len(prepared.temperatures):
+            hottest = prepared.temperatures[0]
+            ladder = temperatures_of(dataclasses.replace(ladder, num_levels=num), dim=target.dim, hottest=hottest)
+            prepared = dataclasses.replace(prepared, temperatures=ladder)
     if found is not None:
-        prepared = dataclasses.replace(prepared, found=found, checks=found.checks(prepared.checks))
+        checks = found.checks(prepared.checks)
+        prepared = dataclasses.replace(prepared, found=found, checks=checks, num_kept=num_kept)
     return settings, prepared
 
 

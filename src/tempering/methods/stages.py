@@ -87,7 +87,8 @@ def _num_draws(run: Run, levels: Levels) -> int:
     if levels.temperatures[-1] > 1.0:
         return settings.level_size or settings.buffer_size
     if settings.is_sized_by_budget and ledger.budget is not None:
-        return (ledger.budget - ledger.total) // points_per_gradient(run.target) - settings.num_final_draws
+        left = (ledger.budget - ledger.total) // points_per_gradient(run.target)
+        return left - settings.num_final_draws - run.start.num_kept
     return settings.last_buffer_size or settings.buffer_size
 
 

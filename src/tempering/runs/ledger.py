@@ -11,7 +11,10 @@ from tempering.errors import BudgetError
 
 __all__ = ["APART", "STAGES", "Ledger", "stage_name"]
 
-STAGES = ("atlas", "pilot", "initial_pt", "importance_weights", "refinement", "final_weights", "sampling", "metrics")
+STAGES = (
+    *("atlas", "shape", "pilot", "initial_pt", "importance_weights", "refinement", "final_weights"),
+    *("sampling", "metrics"),
+)
 """Every stage that may evaluate the target. `sampling` is `sample_weighted` after training; `metrics` stands apart."""
 
 APART = ("sampling", "metrics")

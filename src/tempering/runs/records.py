@@ -138,7 +138,8 @@ class Checks(_Plain):
     """Numbers of a whole run that findings are made of, beside those of its levels; None where nothing was measured.
 
     Args:
-        path: reference, where the density is drawn from modes that were found; temperature, where hot chains lead.
+        path: reference, where the density is drawn from modes that were found; shape, where it is drawn in coordinates
+            that were learned; temperature, where hot chains lead.
         num_optima, atlas_num_searches, atlas_num_lost, atlas_missing: of the search for modes: what was found, the
             searches that arrived and those that did not, and the chance that another finds something new.
         atlas_share, atlas_pareto_k: of weights of draws from the modes.

@@ -20,6 +20,7 @@ from tempering.sampler.paid import Paid
 from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
 from tempering.settings.changes import build
 from tempering.targets.base import Target
+from tempering.targets.shaped import as_saved
 from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 
@@ -91,6 +92,7 @@ def _restored(
     dim = dim if chart is None else chart.dim
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
+    target = as_saved(target, chart)
     own = None if target is None else target.structure
     model = tree_from(model_like(dim, network), read_arrays(folder / "sampler.npz"))
     sampler = Sampler(

@@ -7,6 +7,7 @@ from tempering.targets.densities.many_well import ManyWell
 from tempering.targets.densities.pair_potential import PairPotential
 from tempering.targets.densities.particles import dw4, lennard_jones
 from tempering.targets.inner import Inner, in_inner_coordinates
+from tempering.targets.shaped import Shaped
 from tempering.targets.units import Scaled, Units
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Inner",
     "ManyWell",
     "PairPotential",
+    "Shaped",
     "Referenced",
     "Target",
     "Units",

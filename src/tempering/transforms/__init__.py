@@ -7,12 +7,15 @@ A chart has `dim`, `full_dim`, `embed(y) -> x`, `restrict(x) -> y`, `log_volume(
 from tempering.transforms.constrained import Block, Constrained, chart_of, flat_chart, read_chart
 from tempering.transforms.protocol import Chart, embed_rows, restrict_rows
 from tempering.transforms.supports import Support, above, below, interval, ordered, positive, real, simplex
+from tempering.transforms.triangular import Composed, Triangular
 
 __all__ = [
     "Block",
     "Chart",
+    "Composed",
     "Constrained",
     "Support",
+    "Triangular",
     "above",
     "below",
     "chart_of",

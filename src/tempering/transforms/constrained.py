@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from tempering.errors import RunFolderError, SettingsError
 from tempering.transforms.protocol import Chart
 from tempering.transforms.supports import Support, real, support_from_dict
+from tempering.transforms.triangular import Composed, Triangular
 from tempering.types import Array, Bool, Float
 
 __all__ = ["Block", "Constrained", "chart_of", "flat_chart", "read_chart"]
@@ -169,7 +170,8 @@ def read_chart(
 
     Args:
         own: the target's chart, where there is a target and it has one.
-        readers: of charts that later rooms define, by the name in their `as_dict`; supports are read here.
+        readers: of charts that later rooms define, by the name in their `as_dict`; supports and learned charts are
+            read here.
 
     Raises:
         RunFolderError: if it describes none.
@@ -177,6 +179,11 @@ def read_chart(
     """
     if stored is None:
         return None
+    if stored["name"] == "triangular":
+        return _read(Triangular.from_dict, stored)
+    if stored["name"] == "composed":
+        outer = read_chart(stored["outer"], full_dim, own.outer if isinstance(own, Composed) else own, readers)
+        return Composed(outer, _read(Triangular.from_dict, stored["inner"]))
     readers = {"supports": _read_supports, **(readers or {})}
     if stored["name"] in readers:
         if own is not None and stored["name"] != "supports" and not _is_alike(own.as_dict(), stored):
@@ -185,13 +192,18 @@ def read_chart(
                 f"the sampler's {stored['name']} coordinates are not those of the target; load it with the target it "
                 f"was fitted to: {advice}"
             )
-        try:
-            return readers[stored["name"]](stored)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunFolderError("the sampler's coordinates are described in another version's words") from error
+        return _read(readers[stored["name"]], stored)
     if own is None or own.as_dict() != stored or own.full_dim != full_dim:
         raise SettingsError(_MISSING.get(stored["name"], _MISSING["numpyro"]).format(name=stored["name"]))
     return own
+
+
+def _read(reader: Reader, stored: dict[str, Any]) -> Any:
+    """What the reader makes of a description; another version may have put it in other words."""
+    try:
+        return reader(stored)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError("the sampler's coordinates are described in another version's words") from error
 
 
 def _read_supports(stored: dict[str, Any]) -> Constrained:

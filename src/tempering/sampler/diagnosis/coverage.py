@@ -21,7 +21,16 @@ from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_frac
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.resample import indices_by_weight
 
-__all__ = ["Coverage", "Evidence", "coverage", "hidden_mass", "is_beyond_chance", "witnesses"]
+__all__ = [
+    "Coverage",
+    "Evidence",
+    "LogProbFn",
+    "coverage",
+    "hidden_limit",
+    "hidden_mass",
+    "is_beyond_chance",
+    "witnesses",
+]
 
 LogProbFn = Callable[[Key, Float[Array, "point dim"]], Float[Array, " point"]]
 """Normalised log densities of a model, which may need a key to estimate them."""
@@ -54,6 +63,11 @@ class Coverage:
     predicted_ess_fraction: float | None = None
 
 
+def hidden_limit(own_log_ratios: np.ndarray) -> float:
+    """log p - log q - log Z beyond which a point is hidden from a model whose own draws have these."""
+    return max(np.max(own_log_ratios[np.isfinite(own_log_ratios)], initial=-np.inf), HIDDEN_RATIO) + HIDDEN_MARGIN
+
+
 def hidden_mass(log_ratios: np.ndarray, weights: np.ndarray, own_log_ratios: np.ndarray) -> tuple[float, float, int]:
     """The mass where log p - log q is beyond everything that the model's own draws have, with its standard error.
 
@@ -67,7 +81,7 @@ def hidden_mass(log_ratios: np.ndarray, weights: np.ndarray, own_log_ratios: np.
     """
     weights = np.asarray(weights, np.float64) / np.sum(weights)
     own = np.asarray(own_log_ratios, np.float64)
-    limit = max(np.max(own[np.isfinite(own)], initial=-np.inf), HIDDEN_RATIO) + HIDDEN_MARGIN
+    limit = hidden_limit(own)
     is_hidden = ~(np.asarray(log_ratios, np.float64) <= limit)  # NaN is hidden too
     share = float(np.sum(weights[is_hidden]))
     error = float(np.sqrt(np.sum((weights * (is_hidden - share)) ** 2)))

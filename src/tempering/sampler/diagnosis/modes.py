@@ -22,7 +22,7 @@ _WIDER = (
 
 def is_drawn_from_modes(checks: Checks) -> bool:
     """Whether the fit rests on modes that were found, and on no hot chains."""
-    return checks.path == "reference"
+    return checks.path in ("reference", "shape")
 
 
 def mode_findings(checks: Checks) -> list[Finding]:
@@ -31,7 +31,8 @@ def mode_findings(checks: Checks) -> list[Finding]:
         return []
     findings = [*_covered_optima(checks)]
     if is_drawn_from_modes(checks):
-        findings = [_searched(checks), _refereed(checks), *findings]
+        searched = [] if checks.path == "shape" and not checks.num_optima else [_searched(checks)]
+        findings = [*searched, _refereed(checks), *findings]
     return findings
 
 

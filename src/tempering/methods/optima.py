@@ -1,0 +1,88 @@
+"""The optima of the atlas at the end of a run: told to the user, and held against the final model."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.atlas.mixture import mixture_of
+from tempering.methods.atlas import Found
+from tempering.methods.from_modes import optima_in
+from tempering.methods.run import Run
+from tempering.runs.records import Mode, finite_or_none
+from tempering.sampler.diagnosis.coverage import LogProbFn, hidden_limit
+from tempering.targets.base import evaluate_many
+from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.shaped import Shaped
+from tempering.transforms import embed_rows
+from tempering.types import Array, Float, Key
+from tempering.weights.ess import NUM_JUDGED
+from tempering.weights.weigh import Weighted
+
+__all__ = ["modes_of", "uncovered"]
+
+_MATTERS = 1e-3
+"""Local weight from which an optimum is looked at."""
+_NU, _WIDENING = 8.0, 1.15
+
+
+def modes_of(run: Run) -> tuple[Mode, ...]:
+    """The optima that were found, the largest local weight first, in the user's coordinates."""
+    found, target = run.start.found, run.target
+    chart = (target.target if isinstance(target, Shaped) else target).chart
+    if found is None or len(found.log_density) == 0:
+        return ()
+    places = found.position if chart is None else embed_rows(chart, found.position)
+    numbers = (np.asarray(array).tolist() for array in (places, found.log_density, found.weight, found.hits))
+    modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
+    return tuple(sorted(modes, key=lambda mode: -mode.weight))
+
+
+def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) -> dict[str, Any]:
+    """The mass about optima where the final model has practically nothing, and how many optima these are.
+
+    An optimum is under suspicion if the model's density there is far too low. Laplace's weight of it may be wrong, on a
+    ridge for one: so draws about those under suspicion tell the mass, as many as one batch, where they are affordable.
+    """
+    found = run.start.found
+    if found is None or len(found.log_density) == 0:
+        return {}
+    key_optima, key_draw, key_draws = jax.random.split(key, 3)
+    position, log_density = optima_in(found)
+    log_z, _ = weighted.log_z
+    limit = log_z + hidden_limit(np.asarray(weighted.log_weights) - log_z)
+    matters = np.asarray(found.weight) >= _MATTERS
+    ratios = np.asarray(log_density) - _log_q(log_prob_fn, key_optima, position)
+    is_hidden = ~(ratios <= limit) & matters
+    if not np.any(is_hidden):
+        return {"uncovered": 0.0, "num_uncovered": 0}
+    num = int(np.sum(is_hidden))
+    ledger, cost = run.journal.ledger, NUM_JUDGED * points_per_gradient(run.target)
+    if ledger.budget is not None and ledger.total + cost > ledger.budget:
+        return {"uncovered": finite_or_none(np.sum(np.asarray(found.weight)[is_hidden])), "num_uncovered": num}
+    spend(ledger, "final_weights", run.target, NUM_JUDGED)
+    weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.position, found.covariance))
+    about = mixture_of(weight, place, width, _NU, _WIDENING)
+    draws = about.sample(key_draw, NUM_JUDGED)
+    log_r = jax.vmap(about.log_density)(draws)
+    inner, log_r = _inward(found, draws, log_r)
+    value = np.asarray(evaluate_many(run.target, inner)[0])
+    is_beyond = ~(value - np.asarray(log_prob_fn(key_draws, inner)) <= limit) & np.isfinite(value)
+    mass = np.mean(np.where(is_beyond, np.exp(np.minimum(value - np.asarray(log_r) - log_z, 50.0)), 0.0))
+    return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
+
+
+def _log_q(log_prob_fn: LogProbFn, key: Key, position: Float[Array, "optimum dim"]) -> np.ndarray:
+    """Of the model at the optima, in a batch of the size that is compiled already."""
+    num = position.shape[0]
+    rows = jnp.arange(NUM_JUDGED) % num
+    return np.asarray(log_prob_fn(key, position[rows]))[:num]
+
+
+def _inward(found: Found, draws: Array, log_r: Array) -> tuple[Array, Array]:
+    """Draws and their log densities in the coordinates that the run works in."""
+    if not found.is_shaped:
+        return draws, log_r
+    inner = jax.vmap(found.learned.restrict)(draws)
+    return inner, log_r + jax.vmap(found.learned.log_volume)(inner)

@@ -1,0 +1,120 @@
+"""The reference made of modes: is it normalised, drawn as its density says, improved by draws, and judged rightly?"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+from support.random_checks import assert_mean
+from tempering.adapters import as_target
+from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess
+from tempering.atlas.judge import judge
+from tempering.atlas.mixture import joined, mixture_of
+from tempering.atlas.optima import Optima, Shape
+from tempering.atlas.referee import rank_p_value
+from tempering.kernels import kernel_of
+from tempering.parallel_tempering.initial import normal_start
+from tempering.runs.ledger import Ledger
+from tempering.settings import Exploration
+
+COVARIANCES = np.array([[[1.0, 0.6], [0.6, 2.0]], [[0.3, -0.1], [-0.1, 0.2]]])
+MEANS = np.array([[0.0, 0.0], [4.0, -3.0]])
+
+
+def some_mixture(nu=5.0):
+    return mixture_of(np.array([0.7, 0.3]), MEANS, COVARIANCES, nu)
+
+
+def optima_of(means, covariances, log_density=0.0) -> Optima:
+    optima = Optima(means.shape[1])
+    for mean, covariance in zip(means, covariances, strict=True):
+        optima.add(Shape.at(mean, log_density, np.zeros(len(mean)), -np.linalg.inv(covariance)))
+    return optima
+
+
+def test_the_density_is_that_of_scipy():
+    points = np.random.default_rng(0).normal(size=(50, 2)) * 3
+    expected = np.log(
+        0.7 * stats.multivariate_t(MEANS[0], COVARIANCES[0], df=5).pdf(points)
+        + 0.3 * stats.multivariate_t(MEANS[1], COVARIANCES[1], df=5).pdf(points)
+    )
+    found = jax.vmap(some_mixture().log_density)(jnp.asarray(points, jnp.float32))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_draws_are_of_the_density():
+    # E_q[f / q] over draws of q is the integral of f, here of a normal density.
+    mixture = some_mixture()
+    draws = mixture.sample(jax.random.key(0), 20_000)
+    log_ratio = jax.vmap(lambda x: stats_normal(x) - mixture.log_density(x))(draws)
+    assert_mean(np.exp(np.asarray(log_ratio, np.float64)), 1.0, name="normal over mixture", key=0)
+
+
+def stats_normal(x):
+    return -0.5 * jnp.sum((x - 1.0) ** 2) / 4.0 - jnp.log(2.0 * jnp.pi * 4.0)
+
+
+def test_mixtures_of_several_rounds_are_one():
+    first, second = some_mixture(5.0), some_mixture(30.0)
+    both = joined([first, second], [100, 300])
+    x = jnp.array([0.5, -0.5])
+    expected = jnp.logaddexp(jnp.log(0.25) + first.log_density(x), jnp.log(0.75) + second.log_density(x))
+    np.testing.assert_allclose(both.log_density(x), expected, rtol=1e-5)
+
+
+def test_draws_mend_what_curvature_gets_wrong():
+    # A mode three times as wide as the curvature at its top says, and a log Z to be found.
+    def log_density(x):
+        return 2.0 + jax.nn.logsumexp(jnp.array([-0.5 * jnp.sum(x**2) / 9.0, -2.0 - 0.5 * jnp.sum(x**2) / 0.09]))
+
+    curvature = np.asarray(jax.hessian(log_density)(jnp.zeros(2)), np.float64)
+    optima = optima_of(np.zeros((1, 2)), np.linalg.inv(-curvature)[None])
+    drawn = adapted(jax.random.key(1), as_target(log_density, 2), optima, 1500, 4, Ledger())
+    assert drawn.shares[-1] > 2.0 * drawn.shares[0] and drawn.shares[-1] > 0.6
+    log_weights = drawn.log_weights()
+    log_z = np.log(np.mean(np.exp(log_weights)))
+    exact = 2.0 + np.log(2.0 * np.pi * (9.0 + np.exp(-2.0) * 0.09))
+    assert abs(log_z - exact) < 0.05
+
+
+def test_ranks_of_the_same_distribution_are_even_and_of_another_are_not():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4000, 2)) * 2.0
+    weights = np.exp(-0.5 * np.sum(draws**2, axis=1) * (1 - 0.25))
+    assert rank_p_value(rng.normal(size=(48, 2)), draws, weights) > 0.01
+    assert rank_p_value(rng.normal(size=(48, 2)) + 1.0, draws, weights) < 1e-3
+    assert rank_p_value(rng.normal(size=(48, 2)) * 2.5, draws, weights) < 1e-2
+
+
+def judged(log_density, optima, seed=0):
+    target, ledger = as_target(log_density, optima.dim), Ledger()
+    drawn = Drawn([first_guess(optima)])
+    draw_more(jax.random.key(seed), target, drawn, 2000, ledger)
+    kernel = kernel_of(Exploration(), optima.dim)
+    own = (kernel, optima, drawn, normal_start(optima.dim, 1.0), 32, 48, ledger)
+    return judge(jax.random.key(seed + 1), target, *own), ledger
+
+
+def test_the_referee_passes_a_reference_that_covers():
+    judgement, ledger = judged(lambda x: -0.5 * jnp.sum(x**2), optima_of(np.zeros((1, 3)), np.eye(3)[None]))
+    assert judgement.is_good, judgement
+    assert ledger.points["atlas"] == 2000 + 2 * 32 * (1 + 48 * kernel_of(Exploration(), 3).evaluations_per_step)
+
+
+def test_the_referee_sees_a_mode_that_the_reference_lacks():
+    # Chains from N(0, 1), spread out, fall into the second mode, where the reference has nothing.
+    def two(x):
+        return jnp.logaddexp(-0.5 * jnp.sum((x - 4.0) ** 2), -0.5 * jnp.sum((x + 4.0) ** 2))
+
+    judgement, _ = judged(two, optima_of(np.full((1, 2), 4.0), np.eye(2)[None]))
+    assert not judgement.covers and judgement.hidden_share > 0.05
+    assert judgement.share > 0.5, "its own weights cannot see that"
+
+
+def test_the_referee_sees_a_funnel_that_is_taken_for_its_neck():
+    def funnel(x):
+        return -0.5 * (x[0] / 3.0) ** 2 - jnp.sum(0.5 * x[1:] ** 2 * jnp.exp(-x[0]) + 0.5 * x[0])
+
+    narrow = np.diag([9.0, *[np.exp(-9.0)] * 3])[None]
+    judgement, _ = judged(funnel, optima_of(np.array([[-9.0, 0.0, 0.0, 0.0]]), narrow, -20.0))
+    assert not judgement.covers, judgement
