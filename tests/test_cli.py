@@ -257,6 +257,21 @@ def test_an_unfinished_run_has_a_report_but_no_sampler(unfinished, tmp_path):
     assert "sampler.json is missing" in refused("evaluate", unfinished, "--quiet")
 
 
+def test_a_finished_run_goes_on_with_more_evaluations(finished):
+    before, old = result_of(finished), files_of(finished)
+    line = refused("resume", finished, "--budget", 10, "--quiet")
+    assert "10 evaluations is too small" in line and "at least 1,000" in line
+    assert refused("resume", finished, "--budget", 0).startswith("tempering: --budget = 0")
+    code, _, errors = command("resume", finished, "--budget", 1000, "--quiet")
+    assert code == 0, errors
+    after = result_of(finished)
+    assert before["evaluations"] < after["evaluations"] <= before["evaluations"] + 1000
+    assert after["levels"][-1]["proposal"] == "improved" and load(finished).evaluations == after["evaluations"]
+    # The sampler from before is kept.
+    kept = files_of(finished / "before-1")
+    assert kept["sampler.npz"] == old["sampler.npz"] and kept["sampler.json"] == old["sampler.json"]
+
+
 @pytest.mark.parametrize("what", ["resume", "evaluate"])
 def test_a_folder_in_use_is_refused(finished, what):
     before = files_of(finished)

@@ -172,13 +172,14 @@ def test_the_settings_are_the_defaults_with_what_became_of_them(fitted):
         assert getattr(settings, group) == getattr(default, group), group
 
 
-def test_a_fit_that_lost_a_mode_is_not_trusted():
-    # It starts in the second mode and is never hot enough to leave it; the network need not be a good one.
+@pytest.fixture(scope="module")
+def one_mode() -> tp.Sampler:
+    """A fit that starts in the second mode and is never hot enough to leave it; the network need not be a good one."""
     noise = np.random.default_rng(0).normal(size=(200, 3))
     small = {"network.width": 16, "network.depth": 2, "network.coordinate_width": 4, "sampling.num_steps": 16}
     start, short = MEANS[1] + noise @ FACTORS[1].T, {"training.num_steps": 200, "training.check_every": 50}
     with quick_compilation():
-        sampler = tp.fit(
+        return tp.fit(
             log_density,
             dim=3,
             budget=6000,
@@ -187,6 +188,11 @@ def test_a_fit_that_lost_a_mode_is_not_trusted():
             settings={**small, **short, "training.batch_size": 128},
             progress=False,
         )
+
+
+def test_a_fit_that_lost_a_mode_is_not_trusted(one_mode):
+    sampler = one_mode
+    with quick_compilation():
         draws, log_weights = sampler.sample_weighted(1000, seed=2)
     hits = in_first_mode(draws)
     assert not np.any(hits), "the saboteur found the mode that it was to lose"
@@ -194,6 +200,17 @@ def test_a_fit_that_lost_a_mode_is_not_trusted():
     must_fail(check_weighted, hits, log_weights, FIRST_SHARE, LOG_Z, seed=2)
     must_fail(check_plain, hits, log_weights, FIRST_SHARE, seed=2)
     must_fail(check_log_z, sampler.log_z, sampler.log_z_error, LOG_Z)
+
+
+def test_a_lost_mode_is_found_and_added(one_mode):
+    with quick_compilation():
+        improved = one_mode.improve(budget=6000, seed=1, progress=False)
+        draws, log_weights = improved.sample_weighted(2000, seed=2)
+    assert improved.evaluations <= one_mode.evaluations + 6000 and len(improved.modes) == 2
+    check_weighted(in_first_mode(draws), log_weights, FIRST_SHARE, LOG_Z, seed=2)
+    check_log_z(improved.log_z, improved.log_z_error, LOG_Z)
+    assert improved.checks.uncovered == 0.0 and improved.diagnose().status != "wrong", str(improved.diagnose())
+    must_fail(check_weighted, in_first_mode(draws), np.zeros(2000), 0.4, LOG_Z, seed=2)
 
 
 # The README.

@@ -13,7 +13,7 @@ from tempering.methods.registry import METHODS
 from tempering.settings import Ladder
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ("trust", "crash-safety", "looking-at-a-sampler", "evidence")
+PAGES = ("trust", "crash-safety", "looking-at-a-sampler", "evidence", "going-on")
 
 
 @pytest.fixture
@@ -63,3 +63,10 @@ def test_the_page_on_looking(run_page, tmp_path):
     names = run_page("looking-at-a-sampler")
     assert len(list((tmp_path / "figures").glob("*.png"))) == len(names["figures"]) > 3
     assert (tmp_path / "draws.parquet").exists()
+
+
+@pytest.mark.slow
+def test_the_page_on_going_on(run_page, tmp_path):
+    names = run_page("going-on")
+    assert names["better"].evaluations > names["sampler"].evaluations and len(names["samplers"]) == 3
+    assert len(names["log_weights"]) == 9_000 and (tmp_path / "runs" / "better" / "samples.npz").exists()

@@ -114,7 +114,7 @@ def test_a_run_that_dies_at_every_file_ends_the_same(name, undisturbed, tmp_path
             break
     parts = [f"{level:02d}/{part}.npz" for level in (1, 2, 3) for part in ("buffer", "model")]
     parts = parts if name == PTSD.name else parts[:2]
-    last = ["run/sampler.npz", "sampler.json", "run/evaluation.npz", "result.json"]
+    last = ["run/sampler.npz", "run/samples.npz", "sampler.json", "run/evaluation.npz", "result.json"]
     assert dies.died == ["config.json", "environment.json", *parts, *last]
     assert not list(folder.rglob(".*.tmp")), "halves of files are swept away by whoever goes on"
     check_same(folder, undisturbed / name)
@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_and_survived(undisturbed, tmp_path, monkeypatch):
         except RunFolderError as error:
             messages.append(str(error))
             assert not list(folder.rglob(".*.tmp")), "what could not be written whole takes no room"
-    files = ["config.json", "environment.json", "buffer.npz", "model.npz", "sampler.npz", "sampler.json"]
+    files = ["config.json", "environment.json", "buffer.npz", "model.npz", "sampler.npz", "samples.npz", "sampler.json"]
     assert full.refused == [*files, "evaluation.npz", "result.json"] and len(messages) == len(full.refused)
     for file, message in zip(full.refused, messages, strict=True):
         assert file in message and "No space left on device; free space" in message

@@ -14,6 +14,7 @@ from tempering.molecules import from_openmm
 from tempering.priors import Beta, Exponential, Gamma, HalfNormal, LogNormal, Normal, StudentT, Uniform
 from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
+from tempering.sampler.several import Samplers
 from tempering.settings import PTDMSettings, PTSDSettings, ReweightedSettings
 from tempering.targets import ExactTarget, PairPotential, Target
 from tempering.transforms import above, below, interval, ordered, positive, real, simplex
@@ -38,6 +39,7 @@ __all__ = [
     "ReweightedSettings",
     "RunFolderError",
     "Sampler",
+    "Samplers",
     "SettingsError",
     "StudentT",
     "Target",

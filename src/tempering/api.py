@@ -3,10 +3,10 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
 from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
@@ -31,6 +32,7 @@ from tempering.runs.ledger import Ledger
 from tempering.runs.storage import as_path
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.load import load_sampler, stored_dim
+from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
 from tempering.settings import (
     Ladder,
     MethodSettings,
@@ -50,6 +52,7 @@ from tempering.transforms.centred import Centred
 __all__ = ["fit", "load"]
 
 
+@overload
 def fit(
     log_density: Any,
     dim: int | None = None,
@@ -68,7 +71,28 @@ def fit(
     settings: MethodSettings | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     progress: bool = True,
-) -> Sampler:
+) -> Sampler: ...
+@overload
+def fit(log_density: Any, dim: int | None = None, *, seed: Sequence[int], **options: Any) -> Samplers: ...
+def fit(  # pyright: ignore[reportInconsistentOverload]
+    log_density: Any,
+    dim: int | None = None,
+    *,
+    like: Any = None,
+    support: Any = None,
+    prior: Any = None,
+    prior_transform: Any = None,
+    reference: Any = None,
+    method: str = "ptsd",
+    budget: int | None = None,
+    seed: Any = 0,
+    scale: float | None = None,
+    init: Any = None,
+    ladder: Sequence[float] | None = None,
+    settings: MethodSettings | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+) -> Any:
     """Turn an unnormalised density, or a likelihood and a prior, into a sampler.
 
     Args:
@@ -99,7 +123,7 @@ def fit(
             diffusion model; reweighted for levels made by reweighting, without guidance.
         budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim, or what the settings need
             where they give the sizes. Never exceeded.
-        seed: everything random follows from it.
+        seed: everything random follows from it. A list such as `[0, 1, 2]` fits each in turn, with the budget each.
         scale: standard deviation of the starting points around the origin; 1 where neither it nor `init` nor a
             reference is given, and the target has no starting points of its own, as a molecule has.
         init: starting points: an array (n, dim) or a tree with a leading axis n, or a function (key, num) of them.
@@ -107,11 +131,12 @@ def fit(
         settings: None takes the method's own, such as `tp.PTSDSettings()`. A dict changes some of them by name, such as
             `{"training.num_steps": 2000}`. A whole settings object takes the place of all. `ladder` and `scale` still
             win over it. `sampler.settings` has what became of them.
-        out: a folder for checkpoints and the result; the same call with the same folder resumes.
+        out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
+            same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
 
     Returns:
-        A trained `Sampler`.
+        A trained `Sampler`; for a list of seeds `Samplers`, which draw together and are compared by `diagnose()`.
 
     Raises:
         DensityError, SettingsError, BudgetError, RunFolderError: for bad input, before compute is spent where possible.
@@ -120,6 +145,12 @@ def fit(
         >>> import jax.numpy as jnp, tempering as tp
         >>> sampler = tp.fit(lambda x: -0.5 * jnp.sum(x**2), dim=2, seed=0)  # doctest: +SKIP
     """
+    seeds = seeds_of(seed)
+    if seeds is not None:
+        options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
+        options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
+        options |= {"ladder": ladder, "settings": settings, "progress": progress}
+        return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
     if prior is None and prior_transform is None:
         target = _as_fitted(log_density, dim, like, support, reference)
@@ -162,6 +193,16 @@ def fit(
     return sampler
 
 
+def _fit_each(seeds: tuple[int, ...], out: str | Path | None, fit_one: Callable[..., Any]) -> Samplers:
+    """A fit of every seed in turn, each in a subfolder of its own."""
+    folders = [None if out is None else folder_of(out, seed) for seed in seeds]
+    members = [fit_one(seed=seed, out=folder) for seed, folder in zip(seeds, folders, strict=True)]
+    samplers = Samplers(tuple(members), seeds)
+    if out is not None:
+        samplers.note_seeds(out)
+    return samplers
+
+
 def load(
     folder: str | Path,
     log_density: Any = None,
@@ -169,8 +210,8 @@ def load(
     like: Any = None,
     prior: Any = None,
     prior_transform: Any = None,
-) -> Sampler:
-    """A sampler that `sampler.save`, `tp.fit(out=…)` or `tempering run` wrote.
+) -> Any:
+    """A `Sampler` that `sampler.save`, `tp.fit(out=…)` or `tempering run` wrote; `Samplers`, where these were saved.
 
     Args:
         log_density: the density, for `sample_weighted`; not needed for a preset's run, whose target is known. Supports
@@ -181,6 +222,10 @@ def load(
             another name.
     """
     folder = as_path(folder)
+    seeds = seeds_in(folder)
+    if seeds is not None:
+        options = {"like": like, "prior": prior, "prior_transform": prior_transform}
+        return Samplers(tuple(load(folder_of(folder, seed), log_density, **options) for seed in seeds), seeds)
     if not (folder / "sampler.json").exists():
         raise RunFolderError(f"{folder} holds no finished sampler (sampler.json is missing); fit or resume it first")
     if log_density is None and (folder / "config.json").exists():

@@ -83,14 +83,17 @@ def _run(
     _finish(out, result)
 
 
-def _resume(folder: Path, quiet: bool) -> None:
-    """Go on with a run that was stopped."""
-    from tempering.lab.run import resume
+def _resume(folder: Path, budget: int | None, quiet: bool) -> None:
+    """Go on with a run that was stopped; with --budget, also spend so many evaluations more on a finished one."""
+    from tempering.lab.run import improve_folder, resume
     from tempering.runs.display import choose_display
 
+    if budget is not None:
+        require_count("--budget", budget)
     try:
         with choose_display(quiet=quiet) as on_event:
             result = resume(folder, on_event)
+            result = result if budget is None else improve_folder(folder, budget, on_event)
     except KeyboardInterrupt:
         _say_how_to_resume(folder)
         raise
@@ -205,7 +208,7 @@ _OPTIONS: dict[Callable[..., int | None], tuple] = {
         _flag("--dry-run", help="print the expanded configuration and the planned evaluations, and stop"),
         _QUIET,
     ),
-    _resume: (_FOLDER, _QUIET),
+    _resume: (_FOLDER, _whole("--budget", help="evaluations to spend on top of a finished run"), _QUIET),
     _sample: (
         _path("folder", help="a run's folder, or one that `sampler.save` wrote"),
         _whole("-n", "--num", default=10_000, help="how many draws (default: 10,000)"),

@@ -15,6 +15,7 @@ from tempering.lab.extrapolation import WAYS
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, forecast
+from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
 from tempering.registry import target_of
 from tempering.runs.config import MetricsConfig, RunConfig
@@ -23,12 +24,13 @@ from tempering.runs.ledger import Ledger
 from tempering.runs.storage import read_json, write_arrays, write_json
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
+from tempering.sampler.folder import replace_sampler
 from tempering.sampler.load import load_sampler
 from tempering.targets import ExactTarget, Inner
 from tempering.targets.base import Target
 from tempering.types import OnEvent, ignore_event
 
-__all__ = ["evaluate_folder", "resume", "run"]
+__all__ = ["evaluate_folder", "improve_folder", "resume", "run"]
 
 _METRICS_KEY = 1_000_000
 """Folded into the seed's key for metrics, far from any level."""
@@ -52,6 +54,20 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
         opened.log({"event": "resume"})
         opened.mend()
         return _carry_out(opened, target, on_event)
+
+
+def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+    """Go on with a finished run by `budget` evaluations more (`Sampler.improve`) and judge it anew.
+
+    The improved sampler takes the place of the old one, which is kept in `before-1`, `before-2`, ...
+    """
+    with RunFolder.open(folder) as opened:
+        sampler = load_sampler(opened.path, target_of(opened.config))
+        opened.log({"event": "resume"})
+        improved = go_on(sampler, budget, jax.random.key(opened.config.seed), on_event)
+        replace_sampler(improved, opened.path)
+        opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
+        return _judge(opened, improved, opened.config.metrics, on_event)
 
 
 @collected_seldom()

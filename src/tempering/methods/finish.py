@@ -1,11 +1,14 @@
 """The end of every method: the sampler of the last level, weighed, with log Z and what its weights have to say."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from tempering.atlas.optima import Optima
 from tempering.buffer import Levels
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.solve import is_exact
@@ -16,13 +19,15 @@ from tempering.methods.run import Run
 from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
+from tempering.sampler.diagnosis.coverage import Evidence, LogProbFn, witnesses
+from tempering.sampler.paid import FIT, Paid, plain_buffer
 from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
 from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
 
-__all__ = ["checked_log_z", "finish"]
+__all__ = ["checked_log_z", "determinants", "finish", "with_final_weights"]
 
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
@@ -67,6 +72,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     )
     num, last = settings.num_final_draws, len(records) - 1
     if num == 0:
+        sampler.paid = Paid(plain_buffer(levels.buffers[-1]), (), _optima(run))
         return sampler
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
     draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
@@ -76,12 +82,41 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
         draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
-    own = checked_log_z(key, model, sampling, weighted)
-    log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *_guided_log_z(run, records[-1])]))
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
+    evidence, others = known[:-1] or known, _guided_log_z(run, records[-1])
+    uncovered_fn = lambda key, log_prob, weighted: uncovered(run, key, log_prob, weighted)  # noqa: E731
+    finished = with_final_weights(sampler, key, weighted, others, evidence, uncovered_fn)
+    finished.paid = Paid(
+        plain_buffer(levels.buffers[-1]),
+        tuple(map(plain_buffer, witnesses(jax.random.fold_in(key, num + 1), evidence, beta))),
+        _optima(run),
+    )
+    finished.paid.note(FIT, weighted)
+    return finished
+
+
+def with_final_weights(
+    sampler: Sampler,
+    key: Key,
+    weighted: Weighted,
+    others: list[tuple[float | None, float | None]],
+    evidence: Evidence,
+    uncovered_fn: Callable[[Key, LogProbFn, Weighted], dict[str, Any]],
+) -> Sampler:
+    """The sampler with log Z and all that its weighted draws have to say.
+
+    Args:
+        key: the one that the draws were made with.
+        others: estimates of log Z that these draws are pooled with.
+        evidence: samples that show what the model does not cover.
+        uncovered_fn: what the model lacks of the optima that were found, as checks.
+    """
+    model, sampling, num = sampler.model, sampler.sampling, weighted.log_weights.shape[0]
+    own = checked_log_z(key, model, sampling, weighted)
+    log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *others]))
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
-    seen = coverage(jax.random.fold_in(key, num), log_prob, known[:-1] or known, weighted.log_weights, beta)
+    seen = coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, jnp.ones(()))
     return dataclasses.replace(
         sampler,
         log_z=log_z,
@@ -93,21 +128,34 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
             num_final_draws=num,
             log_z_final=finite_or_none(own[0]),
             log_z_final_error=finite_or_none(own[1]),
-            determinants=_determinants(sampling, run.target.dim),
+            determinants=determinants(sampling, weighted.states.position.shape[1]),
             **dataclasses.asdict(seen),
-            **uncovered(run, jax.random.fold_in(key, 1), log_prob, weighted),
+            **uncovered_fn(jax.random.fold_in(key, 1), log_prob, weighted),
         ),
     )
+
+
+def _optima(run: Run) -> Optima | None:
+    """What the atlas of the run has found, to search on from; none in learned coordinates, which are not theirs."""
+    found = run.start.found
+    if found is None or found.is_shaped:
+        return None
+    optima = Optima(run.target.dim)
+    arrays = (found.position, found.log_density, found.covariance, found.hits)
+    optima.position, optima.log_density, optima.covariance, hits = (np.asarray(array, np.float64) for array in arrays)
+    optima.precision, optima.hits = np.linalg.inv(optima.covariance), hits.astype(int)
+    optima.is_peak = np.ones(len(hits), bool)
+    return optima
 
 
 def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:
     """The last level's own estimate, where its error can be trusted."""
     dim, k = run.target.dim, last.pareto_k
-    is_known = last.proposal == MODES or _determinants(run.settings.sampling, dim) != "unchecked"
+    is_known = last.proposal == MODES or determinants(run.settings.sampling, dim) != "unchecked"
     return [(last.log_z, last.log_z_error)] if k is not None and k <= 0.5 and is_known else []
 
 
-def _determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
+def determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
     """How the densities of draws in `dim` dimensions are known."""
     if is_exact(sampling, dim):
         return "exact"
@@ -123,7 +171,7 @@ def checked_log_z(
         key: the one that the draws were made with; `is_quasi_random` likewise.
     """
     num, dim = weighted.states.position.shape
-    if _determinants(sampling, dim) != "checked":
+    if determinants(sampling, dim) != "checked":
         return weighted.log_z
     first = min(num, _NUM_CHECKED)
     exactly = dataclasses.replace(sampling, divergence="exact", chunk_size=min(sampling.chunk_size, first))

@@ -1,5 +1,6 @@
 """Algorithm 1's learning: from the buffers of the levels to trained networks."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -15,11 +16,11 @@ from tempering.diffusion.quasi import begin_loading
 from tempering.methods.practise import FIRST_PART, practised
 from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import next_temperature
-from tempering.runs.records import finite_or_none
-from tempering.settings import DescentSettings, Network, PTSDSettings
+from tempering.runs.records import LevelRecord, finite_or_none
+from tempering.settings import DescentSettings, Network, PTSDSettings, Training
 from tempering.types import Array, Bool, Int, Key, Keys
 
-__all__ = ["is_sound", "learn", "new_networks"]
+__all__ = ["fit_soundly", "is_sound", "learn", "new_networks", "note_fit"]
 
 _MEMORY = 0.5
 """With one network for all levels, how often a level's samples are seen for once of the next colder's."""
@@ -81,23 +82,51 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
     keys = _keys_of(
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
-    fitted, info = fit_networks(keys, stack(*networks), stack(*data), training, num_steps=num_steps, on_check=on_check)
+    more_fn = None
     if run.start.way is not None and levels.num_done == 1:
-        fitted, info = practised(run, levels, fitted, info, keys, stack(*data), on_check)
-    if not is_sound(fitted, info):
-        careful = replace(training, learning_rate=_CAREFUL * training.learning_rate)
-        plain = eqx.tree_at(lambda data: data.levels.blend_variance, stack(*data), replace_fn=jnp.zeros_like)
-        fitted, info = fit_networks(keys, stack(*networks), plain, careful, num_steps=num_steps, on_check=on_check)
-        is_mended = is_sound(fitted, info)
-        run.record(level).note_rescue(_MENDED if is_mended else _KEPT, is_lasting=not is_mended)
-        fitted = fitted if is_mended else stack(*networks)
+        more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, stack(*data), on_check)  # noqa: E731
+    networks = stack(*networks)
+    fitted, info = fit_soundly(
+        keys, networks, stack(*data), training, num_steps, run.record(level), on_check=on_check, more_fn=more_fn
+    )
     for index, own in enumerate(fitted_levels):
-        record = run.record(own)
-        record.train_loss = finite_or_none(info.train_loss[index])
-        record.validation_loss = finite_or_none(info.validation_loss[index])
-        record.training_steps = int(info.num_steps[index])
-        record.num_nonfinite += int(info.num_nonfinite[index])
+        note_fit(run.record(own), info, index)
     return unstack(fitted, num)
+
+
+def fit_soundly(
+    keys: Keys,
+    networks: eqx.Module,
+    data: Dataset,
+    training: Training,
+    num_steps: int,
+    record: LevelRecord,
+    on_check: Callable[[int, float], None],
+    more_fn: Callable[[eqx.Module, FitInfo], tuple[eqx.Module, FitInfo]] | None = None,
+) -> tuple[eqx.Module, FitInfo]:
+    """`fit_networks`, and again more carefully where it goes wrong; the record says so. Networks are never lost.
+
+    Args:
+        more_fn: trains on what the first fit came to.
+    """
+    fitted, info = fit_networks(keys, networks, data, training, num_steps=num_steps, on_check=on_check)
+    fitted, info = (fitted, info) if more_fn is None else more_fn(fitted, info)
+    if is_sound(fitted, info):
+        return fitted, info
+    careful = replace(training, learning_rate=_CAREFUL * training.learning_rate)
+    plain = eqx.tree_at(lambda data: data.levels.blend_variance, data, replace_fn=jnp.zeros_like)
+    fitted, info = fit_networks(keys, networks, plain, careful, num_steps=num_steps, on_check=on_check)
+    is_mended = is_sound(fitted, info)
+    record.note_rescue(_MENDED if is_mended else _KEPT, is_lasting=not is_mended)
+    return (fitted if is_mended else networks), info
+
+
+def note_fit(record: LevelRecord, info: FitInfo, index: int) -> None:
+    """Write down how the fit of one model went."""
+    record.train_loss = finite_or_none(info.train_loss[index])
+    record.validation_loss = finite_or_none(info.validation_loss[index])
+    record.training_steps = int(info.num_steps[index])
+    record.num_nonfinite += int(info.num_nonfinite[index])
 
 
 def _place_size(settings) -> int:

@@ -3,17 +3,26 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from tempering.buffer import Levels
+from tempering.buffer import Buffer, Levels
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.methods.run import Run
+from tempering.settings import Noise
+from tempering.types import Array, Float
 
-__all__ = ["model_of"]
+__all__ = ["model_of", "model_of_buffer"]
 
 
 def model_of(run: Run, levels: Levels, network: eqx.Module) -> DiffusionModel:
     """What the network makes of the last level."""
-    noise, buffer, beta = run.settings.noise, levels.buffers[-1], jnp.ones(())
-    denoiser, prior = denoiser_of(network, noise, buffer, beta), prior_of(noise, buffer, levels.sigma_max)
-    sigmas = noise_levels(noise, buffer, beta, levels.sigma_max, has_gradients=levels.has_gradients)
-    return DiffusionModel(denoiser, prior, sigmas)
+    noise, buffer, has_gradients = run.settings.noise, levels.buffers[-1], levels.has_gradients
+    return model_of_buffer(noise, buffer, levels.sigma_max, network, has_gradients=has_gradients)
+
+
+def model_of_buffer(
+    noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""], network: eqx.Module, *, has_gradients: bool
+) -> DiffusionModel:
+    """What the network makes of samples at T = 1."""
+    beta = jnp.ones(())
+    denoiser, prior = denoiser_of(network, noise, buffer, beta), prior_of(noise, buffer, sigma_max)
+    return DiffusionModel(denoiser, prior, noise_levels(noise, buffer, beta, sigma_max, has_gradients=has_gradients))

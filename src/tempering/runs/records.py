@@ -4,7 +4,10 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
-__all__ = ["Checks", "LevelRecord", "Mode", "finite_or_none", "level_table"]
+__all__ = ["IMPROVED", "Checks", "LevelRecord", "Mode", "Weighed", "finite_or_none", "level_table"]
+
+IMPROVED = "improved"
+"""The proposal of a record that `Sampler.improve` adds to those of the levels."""
 
 
 def finite_or_none(value) -> float | None:
@@ -111,6 +114,23 @@ class Mode(_Plain):
     log_density: float
     weight: float
     hits: int
+
+
+@dataclass(frozen=True)
+class Weighed(_Plain):
+    """What all weighted draws of a model together say: those of the fit, and all since.
+
+    Args:
+        num: draws.
+        ess_fraction, pareto_k: of their raw weights.
+        log_z, log_z_error: of the independent ones among them.
+    """
+
+    num: int
+    ess_fraction: float
+    pareto_k: float | None = None
+    log_z: float | None = None
+    log_z_error: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode
 from tempering.runs.storage import read_arrays, read_json, tree_from
 from tempering.sampler import FORMAT, Sampler
+from tempering.sampler.paid import Paid
 from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
 from tempering.settings.changes import build
 from tempering.targets.base import Target
@@ -94,7 +95,7 @@ def _restored(
     target = as_saved(target, chart)
     own = None if target is None else target.structure
     model = tree_from(model_like(dim, network), read_arrays(folder / "sampler.npz"))
-    return Sampler(
+    sampler = Sampler(
         model=model,
         target=target,
         method=facts["method"],
@@ -113,6 +114,8 @@ def _restored(
         structure=read_structure(facts["structure"], structure or own),
         folder=folder,
     )
+    sampler.paid = Paid.load(folder, dim)
+    return sampler
 
 
 def _settings(stored: dict[str, Any] | None) -> MethodSettings | None:

@@ -1,8 +1,9 @@
 """What every method gives back: a trained diffusion model with its target, its account and its quality."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +11,15 @@ import numpy as np
 
 from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError, require_extra
-from tempering.runs.exports import check_place, named_arrays, write_draws
+from tempering.runs.exports import check_place, write_draws
 from tempering.runs.ledger import Ledger
-from tempering.runs.records import Checks, LevelRecord, Mode, finite_or_none, level_table
+from tempering.runs.records import Checks, LevelRecord, Mode, Weighed, finite_or_none
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
 from tempering.sampler.diagnosis import Finding, Verdict, diagnose
+from tempering.sampler.facts import facts_of, summary_of, to_arviz
+from tempering.sampler.folder import has_sampler
+from tempering.sampler.paid import FIT, Paid
 from tempering.settings import MethodSettings, Network, Sampling, require, require_count, require_flag, require_seed
-from tempering.settings.changes import plain
 from tempering.transforms import Chart, embed_rows, restrict_rows
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
@@ -24,10 +27,7 @@ from tempering.weights.metropolis import equally_weighted
 from tempering.weights.resample import resample
 from tempering.weights.weigh import Weighted, weigh
 
-__all__ = ["FORMAT", "Sampler", "has_sampler"]
-
-FORMAT = "tempering sampler 3"
-"""Of sampler.json: what `loading` reads."""
+__all__ = ["Sampler"]
 
 _DRAWS_PER_POINT = 2
 """Of `sample_even`."""
@@ -57,6 +57,9 @@ class Sampler:
         structure: what makes of a row of the user's coordinates the user's own tree of arrays; None for plain rows.
         modes: optima that searches found before the fit, the heaviest first; empty where none were made.
         folder: where it was saved or loaded from; `plot` looks there for the samples of the levels.
+
+    Attributes:
+        paid: samples and weights that were paid for: what `improve` goes on from, and what the verdict rests on.
     """
 
     model: DiffusionModel
@@ -76,6 +79,9 @@ class Sampler:
     settings: MethodSettings | None = None
     modes: tuple[Mode, ...] = ()
     folder: Path | None = None
+    paid: Paid = dataclasses.field(default_factory=Paid, init=False, repr=False, compare=False)  # of this model alone
+    improver: ClassVar[Callable[..., "Sampler"] | None] = None
+    """What `improve` calls. `methods/improve.py` puts it here: a room imports only rooms below it."""
 
     @property
     def dim(self) -> int:
@@ -189,7 +195,9 @@ class Sampler:
         draws, log_q = self.model.draw(
             self._key(seed), int(num), self.sampling, with_density=True, is_quasi_random=is_quasi_random
         )
-        return weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+        weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+        self.paid.note_seed(int(seed), weighted, is_quasi_random=is_quasi_random)
+        return weighted
 
     def log_prob(self, x: Any, *, seed: int = 0) -> np.ndarray:
         """Normalised log density of the sampler at one point or at many. No target evaluation.
@@ -229,6 +237,16 @@ class Sampler:
         return points
 
     @property
+    def weighed(self) -> Weighed | None:
+        """What all weighted draws ever made of this model say together: the verdict rests on them."""
+        checks = self.checks
+        if self.ess_fraction is None or checks.num_final_draws is None or FIT in self.paid.weights:
+            return self.paid.weighed()
+        log_z = (checks.log_z_final, checks.log_z_final_error)
+        k = None if self.pareto_k is None else finite_or_none(self.pareto_k)
+        return self.paid.weighed(Weighed(checks.num_final_draws, self.ess_fraction, k, *log_z))
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """All that was checked, from recorded numbers: what was measured, what it means, what to do."""
         return self.diagnose().findings
@@ -236,37 +254,38 @@ class Sampler:
     def diagnose(self, other: "Sampler | None" = None, *, num: int = 2000, seed: int = 0) -> Verdict:
         """Whether the draws can be trusted: a verdict in words, to be printed, with what to do next.
 
-        Alone it rests on recorded numbers and costs nothing. With `other`, a fit of the same density with another seed,
+        Alone it rests on recorded numbers, and on the weights of all draws that were ever weighed: `sample_weighted`
+        can withdraw a verdict. It costs nothing. With `other`, a fit of the same density with another seed,
         both samplers' draws are compared as well: `num` evaluations each, entered in their ledgers as sampling.
         """
         return diagnose(self, other, num=num, seed=seed)
 
+    def improve(self, budget: int, *, seed: int = 0, progress: bool = True) -> "Sampler":
+        """Go on instead of starting over: `budget` evaluations more, and all that were paid for before stay in use.
+
+        A quarter of them at the most goes into searches for modes that the model does not cover, most of the rest into
+        weighted draws of the model and of what was found; the network is trained on all of it from where it is. This
+        sampler stays as it is (docs/going-on.md).
+
+        Args:
+            budget: evaluations to spend, at the most.
+            seed: everything random follows from it, and from the evaluations that were made before.
+            progress: show a live display, or plain lines where there is no terminal.
+
+        Returns:
+            A new sampler, whose ledger holds everything.
+
+        Raises:
+            DensityError: if the density is not there.
+            BudgetError: if the budget is too small, with the least.
+        """
+        improver = type(self).improver
+        assert improver is not None, "tempering.methods.improve puts it there"
+        return improver(self, budget, seed=seed, progress=progress)
+
     def summary(self) -> str:
         """Evaluations, ESS, log Z, the per-level table, every finding that is not good and the verdict, as text."""
-        lines = [f"{self.method} sampler in {self.dim} dimensions", f"evaluations  {self.evaluations:,}"]
-        lines += [f"  {stage:<18} {count:>12,}" for stage, count in self.ledger.points.items()]
-        if self.ess_fraction is not None:
-            lines.append(f"ESS of the final model's raw weights  {self.ess_fraction:.3f}")
-        if self.pareto_k is not None:
-            lines.append(f"Pareto k of the final model's raw weights  {self.pareto_k:.2f}")
-        if self.log_z is not None:
-            error = "" if self.log_z_error is None else f" ± {self.log_z_error:.3f}"
-            lines.append(f"log Z  {self.log_z:.3f}{error}")
-        for record in self.levels:
-            if record.log_z_ratio is not None:
-                error = "" if record.log_z_ratio_error is None else f" ± {record.log_z_ratio_error:.3f}"
-                hottest = self.levels[0].temperature
-                lines.append(
-                    f"log Z(T = {record.temperature:.4g}) - log Z(T = {hottest:.4g})  {record.log_z_ratio:.3f}{error}"
-                    "  by stepping stones"
-                )
-        table = level_table(self.levels)
-        widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-        lines += ["", *("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in table)]
-        verdict = self.diagnose()
-        lines += ["", *map(str, (*verdict.troubles(), *verdict.notes()))]
-        lines.append(f"{verdict.line()}; `diagnose()` shows all that was checked")
-        return "\n".join(lines)
+        return summary_of(self)
 
     def to_arviz(
         self,
@@ -286,15 +305,7 @@ class Sampler:
             with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
                 target, but a solution of the flow's equation for every draw.
         """
-        require_extra("arviz", "inference data")
-        import arviz
-
-        require_flag("with_log_prob", with_log_prob)
-        draws = self.sample(num, seed=seed)
-        named = {("x" if name == "draws" else name): array[None] for name, array in named_arrays(draws).items()}
-        known = {} if self.structure is None else self.structure.dims
-        stats: dict[str, Any] = {"sample_stats": {"log_prob": self.log_prob(draws)[None]}} if with_log_prob else {}
-        return arviz.from_dict(posterior=named, coords=coords, dims={**known, **(dims or {})}, **stats)
+        return to_arviz(self, num, seed, coords, dims, with_log_prob)
 
     def save_draws(
         self,
@@ -363,41 +374,19 @@ class Sampler:
 
     def facts(self) -> dict[str, Any]:
         """Everything but the arrays, JSON-ready."""
-        return {
-            "format": FORMAT,
-            "method": self.method,
-            "dim": self.dim,
-            "geometry": None if self.geometry is None else self.geometry.as_dict(),
-            "chart": None if self.chart is None or self.geometry is not None else self.chart.as_dict(),
-            "structure": None if self.structure is None else self.structure.as_dict(),
-            "network": dataclasses.asdict(self.network),
-            "sampling": dataclasses.asdict(self.sampling),
-            "settings": self.settings and {"kind": type(self.settings).__name__, **plain(self.settings)},
-            "levels": [record.as_dict() for record in self.levels],
-            "ledger": self.ledger.as_dict(),
-            "log_z": None if self.log_z is None else finite_or_none(self.log_z),
-            "log_z_error": None if self.log_z_error is None else finite_or_none(self.log_z_error),
-            "ess_fraction": self.ess_fraction,
-            "pareto_k": None if self.pareto_k is None else finite_or_none(self.pareto_k),
-            "checks": self.checks.as_dict(),
-            "modes": [mode.as_dict() for mode in self.modes],
-            "verdict": self.diagnose().as_dict(),
-        }
+        return facts_of(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write `sampler.npz` and `sampler.json`; `tp.load` reads them. The density itself is not stored.
+        """Write `sampler.npz`, `samples.npz` and `sampler.json`; `tp.load` reads them. The density is not stored.
 
+        `samples.npz` holds what `improve` goes on from, and the weights that the verdict rests on; draws need it not.
         `sampler.json` is written last and marks a complete sampler: a folder that has it is not overwritten.
         """
         folder = as_path(folder)
         if has_sampler(folder):
             raise RunFolderError(f"{folder} already holds a sampler; choose a new folder, nothing is overwritten")
         write_arrays(folder / "sampler.npz", arrays_of(self.model))
+        self.paid.save(folder)
         write_json(folder / "sampler.json", self.facts())
         self.folder = folder
         return folder
-
-
-def has_sampler(folder: Path) -> bool:
-    """Whether a whole sampler is there: whoever finds one of its files damaged may delete it and resume."""
-    return all((folder / name).exists() for name in ("sampler.json", "sampler.npz"))

@@ -11,7 +11,10 @@ from tempering.sampler.diagnosis.thresholds import FALSE_ALARMS, FEW_TO_COMPARE,
 from tempering.sampler.diagnosis.verdict import Finding
 from tempering.weights.ess import effective_size
 
-__all__ = ["compare", "log_z_agreement"]
+__all__ = ["compare", "compare_draws", "drawn_to_compare", "log_z_agreement"]
+
+DrawnSet = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Positions, weights and log densities of draws, as `drawn_to_compare` has them."""
 
 _QUANTILES = (0.1, 0.5, 0.9)
 _DISAGREE = (
@@ -40,12 +43,20 @@ def compare(first, second, *, num: int, seed: int) -> list[Finding]:
     """
     if first.dim != second.dim:
         raise SettingsError(f"the samplers have {first.dim} and {second.dim} dimensions; compare two of one density")
+    is_weighted = first.target is not None and second.target is not None
+    sets = [
+        drawn_to_compare(sampler, num, seed + index, is_weighted=is_weighted)
+        for index, sampler in enumerate((first, second))
+    ]
+    return compare_draws(first, second, sets, num=num, seed=seed)
+
+
+def compare_draws(first, second, sets: list[DrawnSet], *, num: int, seed: int) -> list[Finding]:
+    """The same with draws of both that are there already."""
     findings = []
     estimates = [(s.log_z, s.log_z_error) for s in (first, second)]
     if all(value is not None for pair in estimates for value in pair):
         findings.append(log_z_agreement("log Z of two fits", estimates[0], estimates[1], "wrong", _DISAGREE))
-    is_weighted = first.target is not None and second.target is not None
-    sets = [_draws(sampler, num, seed + index, is_weighted) for index, sampler in enumerate((first, second))]
     sizes = [effective_size(weights) for _, weights, _ in sets]
     if min(sizes) < FEW_TO_COMPARE:
         measured = f"{min(sizes):.0f} effective draws of {num:,}"
@@ -57,7 +68,7 @@ def compare(first, second, *, num: int, seed: int) -> list[Finding]:
     return findings
 
 
-def _draws(sampler, num: int, seed: int, is_weighted: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drawn_to_compare(sampler, num: int, seed: int, *, is_weighted: bool) -> DrawnSet:
     """Positions in the model's coordinates, weights that sum to one, and log densities up to one constant."""
     if is_weighted:
         weighted = sampler._weighted(num, seed)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,12 +21,26 @@ from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_frac
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.resample import indices_by_weight
 
-__all__ = ["Coverage", "LogProbFn", "coverage", "hidden_limit", "hidden_mass", "is_beyond_chance"]
+__all__ = [
+    "Coverage",
+    "Evidence",
+    "LogProbFn",
+    "coverage",
+    "hidden_limit",
+    "hidden_mass",
+    "is_beyond_chance",
+    "witnesses",
+]
 
 LogProbFn = Callable[[Key, Float[Array, "point dim"]], Float[Array, " point"]]
 """Normalised log densities of a model, which may need a key to estimate them."""
 
 
+Evidence = tuple[tuple[Buffer, Float[Array, ""]], ...]
+"""Buffers with their betas, hottest first."""
+
+_NUM_KEPT = 2000
+"""Samples of a level that are kept as witnesses, at the most."""
 _INDEPENDENT = (ORIGINS.index("initial_pt"), ORIGINS.index("reference"))
 """Samples that owe nothing to any model."""
 
@@ -81,7 +96,7 @@ def is_beyond_chance(share: float | None, error: float | None, num: int | None, 
 def coverage(
     key: Key,
     log_prob_fn: LogProbFn,
-    evidence: tuple[tuple[Buffer, Float[Array, ""]], ...],
+    evidence: Evidence,
     own_log_weights: Float[Array, " particle"],
     beta: Float[Array, ""],
 ) -> Coverage:
@@ -99,23 +114,39 @@ def coverage(
     Returns:
         The numbers of the worse of the two levels.
     """
+    chosen, own = _chosen(evidence, beta), np.asarray(own_log_weights, np.float64)
+    if not chosen or not np.any(own > -np.inf):
+        return Coverage(0.0)
+    log_z, _ = log_z_with_tail(own)
+    keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
+    found = [
+        _judge(k, log_prob_fn, at_beta, ess, own, log_z, beta) for k, (at_beta, ess) in zip(keys, chosen, strict=True)
+    ]
+    return max(found, key=lambda numbers: numbers.hidden_share or 0.0)
+
+
+def _chosen(evidence: Evidence, beta: Float[Array, ""]) -> list[tuple[Buffer, float]]:
+    """The coldest level that keeps enough samples at `beta`, and the coldest from chains; with effective sizes."""
     cold = []
     for buffer, beta_then in evidence:
         there = reweighted(buffer, beta_then, beta)
         ess = effective_size(there.weight)
         if ess >= FEW_EVIDENCE:
             cold.append((there, ess))
-    own = np.asarray(own_log_weights, np.float64)
-    if not cold or not np.any(own > -np.inf):
-        return Coverage(0.0)
-    log_z, _ = log_z_with_tail(own)
     chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] in _INDEPENDENT]
-    chosen = [cold[-1], *(pair for pair in chains[-1:] if pair is not cold[-1])]
-    keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
-    found = [
-        _judge(k, log_prob_fn, at_beta, ess, own, log_z, beta) for k, (at_beta, ess) in zip(keys, chosen, strict=True)
-    ]
-    return max(found, key=lambda numbers: numbers.hidden_share or 0.0)
+    return [*cold[-1:], *(pair for pair in chains[-1:] if pair is not cold[-1])]
+
+
+def witnesses(key: Key, evidence: Evidence, beta: Float[Array, ""]) -> tuple[Buffer, ...]:
+    """Samples that `coverage` would look at, few enough to be kept: they can judge a later model of the same level."""
+    kept = []
+    for index, (there, _) in enumerate(_chosen(evidence, beta)):
+        own_key = jax.random.fold_in(key, index)
+        picked = indices_by_weight(own_key, jnp.log(there.weight), _NUM_KEPT, "systematic")
+        rows, counts = np.unique(np.asarray(picked), return_counts=True)
+        own = there.take(jnp.asarray(rows))
+        kept.append(eqx.tree_at(lambda tree: tree.log_weight, own, jnp.log(jnp.asarray(counts, jnp.float32))))
+    return tuple(kept)
 
 
 def _judge(

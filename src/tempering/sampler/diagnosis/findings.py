@@ -6,7 +6,7 @@ them.
 
 import math
 
-from tempering.runs.records import Checks, LevelRecord
+from tempering.runs.records import IMPROVED, Checks, LevelRecord
 from tempering.sampler.diagnosis.comparison import log_z_agreement
 from tempering.sampler.diagnosis.coverage import is_beyond_chance
 from tempering.sampler.diagnosis.modes import is_drawn_from_modes, mode_findings
@@ -17,6 +17,7 @@ from tempering.sampler.diagnosis.thresholds import (
     FEW_EFFECTIVE,
     FEW_EVIDENCE,
     FEW_OF_LEVEL,
+    FEW_SEARCHES,
     FEW_SWAPS,
     HIDDEN,
     HIDDEN_ON_THE_WAY,
@@ -26,8 +27,10 @@ from tempering.sampler.diagnosis.thresholds import (
     LARGEST_SHIFT,
     LEAST_REACH,
     LEAST_VIRIAL,
+    LIKELY_MORE,
     LOW_SHARE,
     MOST_COUNT,
+    MOST_LOST,
     MUCH_HIDDEN,
     TOO_FEW_EFFECTIVE,
     VERY_HIGH_K,
@@ -40,7 +43,7 @@ _REFERENCE = (
     "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
     "temperature, where p^(1/T) of a heavy tail has none"
 )
-_MORE = "raise `budget`, or give more levels in `ladder=`"
+_MORE = "go on with `improve(budget=…)`, raise `budget`, or give more levels in `ladder=`"
 _COVER = (
     "give `scale=` or `init=` that covers where the density may be, a hotter `ladder=`, or a larger `budget`, and "
     "compare two fits by diagnose(other=)"
@@ -58,6 +61,9 @@ def recorded_findings(sampler) -> list[Finding]:
 def _pilot(checks: Checks) -> list[Finding]:
     """Did chains mix at the hottest temperature, and did scouts find anything beyond?"""
     name, search = "the hottest level", "modes beyond the starting points"
+    if checks.pilot_temperature is None and _has_searched(checks):
+        measured = f"{checks.num_optima} optima from {checks.atlas_num_searches:,.0f} searches uphill"
+        return [Finding(search, "good", measured, "searches from near and far end where others have ended")]
     if checks.pilot_temperature is None:
         meaning = "the ladder was given and no pilot was run, so that nobody looked beyond the starting points"
         return [Finding(search, "unchecked", "no scouts were sent", meaning, f"leave out `ladder=`, or {_COVER}")]
@@ -87,6 +93,19 @@ def _pilot(checks: Checks) -> list[Finding]:
         meaning = "chains that all start in one mode see only that one"
         findings.append(Finding(search, "unchecked", "no scouts were sent", meaning, _COVER))
     return findings
+
+
+def _has_searched(checks: Checks) -> bool:
+    """Whether searches uphill, as `improve` makes them, have looked beyond the starting points and closed in."""
+    num, missing = checks.atlas_num_searches or 0.0, checks.atlas_missing
+    has_arrived = (checks.atlas_num_lost or 0.0) <= MOST_LOST * num
+    return num >= FEW_SEARCHES and missing is not None and missing <= LIKELY_MORE and has_arrived
+
+
+def _since_improved(levels: list[LevelRecord]) -> list[LevelRecord]:
+    """The records that the sampler rests on: all, or the last that `improve` made, whose weights count for all."""
+    last = max((index for index, record in enumerate(levels) if record.proposal == IMPROVED), default=0)
+    return levels[last:]
 
 
 def _start(levels: list[LevelRecord], checks: Checks) -> list[Finding]:
@@ -140,7 +159,7 @@ def _enough(sampler, found: float, wanted: float) -> str:
 def _way(sampler) -> list[Finding]:
     """The levels between: effective draws, tails of their weights, and promises that were not kept."""
     levels = sampler.levels
-    guided = [record for record in levels if record.ess_fraction is not None]
+    guided = [record for record in _since_improved(levels) if record.ess_fraction is not None]
     if not guided:
         return []
     shares = [_number(record.ess_fraction) for record in guided]
@@ -151,7 +170,8 @@ def _way(sampler) -> list[Finding]:
     measured = f"lowest effective share {record.ess_fraction:.3f}{number} at T = {record.temperature:.4g}"
     tails = [level.pareto_k for level in guided if level.pareto_k is not None]
     measured += f", largest Pareto k {max(tails):.2f}" if tails else ""
-    dropped = [level for level in guided if _is_hidden(level)]
+    # What a level dropped before stays a doubt, unless searches since have looked for it.
+    dropped = [level for level in (guided if _has_searched(sampler.checks) else levels) if _is_hidden(level)]
     if size < FEW_OF_LEVEL or (not math.isfinite(size) and shares[worst] < 0.01):
         if math.isfinite(size) and shares[worst] >= LOW_SHARE:
             meaning = "too few draws were made of a level to say anything of it: the budget is too small for a verdict"
@@ -179,13 +199,14 @@ def _is_hidden(level: LevelRecord) -> bool:
 
 def _rescues(levels: list[LevelRecord]) -> list[Finding]:
     """Levels whose draws or networks were of no use, and what was done instead."""
+    levels = _since_improved(levels)
     found = [record for record in levels if record.rescue is not None]
     if not found:
         return []
     worst = next((record for record in found if record.is_rescued), found[0])
     measured = f"{len(found)} of {len(levels)} levels; at T = {worst.temperature:.4g} {worst.rescue}"
     if not worst.is_rescued:
-        meaning = "training that went wrong was noticed and repeated with success"
+        meaning = "training that went wrong was noticed, and nothing rests on it"
         return [Finding("levels that went wrong", "note", measured, meaning)]
     meaning = "the model did not learn this density: what follows rests on fewer samples than planned"
     return [Finding("levels that went wrong", "doubtful", measured, meaning, f"{_MORE}, `support=` or `reference=`")]
@@ -193,15 +214,21 @@ def _rescues(levels: list[LevelRecord]) -> list[Finding]:
 
 def _final(sampler) -> list[Finding]:
     """The final weights, and log Z from them and from the last level."""
-    name, share = "final weights", sampler.ess_fraction
+    name, all_draws = "final weights", getattr(sampler, "weighed", None)
+    share, num, k = sampler.ess_fraction, sampler.checks.num_final_draws, sampler.pareto_k
+    log_z = (sampler.checks.log_z_final, sampler.checks.log_z_final_error)
+    if all_draws is not None:
+        share, num, k = all_draws.ess_fraction, all_draws.num, all_draws.pareto_k
+        # Where probes estimate determinants, only the fit's own draws were checked.
+        log_z = (all_draws.log_z, all_draws.log_z_error) if sampler.checks.determinants == "exact" else log_z
     if share is None:
         meaning = "the final model was never weighed against the density"
         return [Finding(name, "unchecked", "none", meaning, "set num_final_draws above 0, or call sample_weighted")]
-    num = sampler.checks.num_final_draws
     size = share * num if num else math.inf
-    k = sampler.pareto_k
     shown = "none" if k is None else f"{k:.2f}"
     measured = f"effective share {share:.3f} of {num or 0:,} draws, Pareto k {shown}"
+    if all_draws is not None and num != sampler.checks.num_final_draws:
+        measured += f" (of the fit's {sampler.checks.num_final_draws or 0:,} alone {_number(sampler.ess_fraction):.3f})"
     has_tail, has_no_mean = k is not None and k > HIGH_K, k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
     if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
@@ -223,8 +250,7 @@ def _final(sampler) -> list[Finding]:
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     else:
         findings = [Finding(name, "good", measured, "weighted expectations can be relied on")]
-    pairs = [(sampler.checks.log_z_final, sampler.checks.log_z_final_error)]
-    pairs += [(record.log_z, record.log_z_error) for record in sampler.levels[-1:]]
+    pairs = [log_z, *((record.log_z, record.log_z_error) for record in sampler.levels[-1:])]
     if len(pairs) == 2 and all(value is not None for pair in pairs for value in pair):
         findings.append(
             log_z_agreement("log Z of the last level and the final draws", pairs[0], pairs[1], "doubtful", _MORE)

@@ -21,6 +21,8 @@ LEAST_REACH = 16.0
 
 FEW_SEARCHES, LIKELY_MORE = 100, 0.01
 """Searches below which nothing is known of what was missed, and the chance of a new mode that leaves a doubt."""
+MOST_LOST = 0.2
+"""Searches that came to nothing, over those that arrived, up to which the others have looked for all."""
 HIDDEN_STATES, LEAST_P_VALUE = 0.005, 1e-3
 """Of the referee's chains: states that the modes do not cover, and the p-value of their ranks."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, fields
 
-__all__ = ["Finding", "Verdict"]
+__all__ = ["UNKNOWABLE", "Finding", "Verdict"]
 
 _MARKS = {"wrong": "XX", "doubtful": "!!", "unchecked": "??", "unknown": "..", "note": "--", "good": "ok"}
 """Of every status, the worst first."""
@@ -14,6 +14,11 @@ _ADVICE = {
     "doubtful": "Do not rely on these draws before the points marked !! or ?? are settled.",
     "wrong": "Do not use these draws: the points marked XX say that they are not the density's.",
 }
+
+UNKNOWABLE = (
+    "No check can see a mode that no search, chain or draw came near: a spike in many dimensions leaves no trace."
+)
+"""What every verdict ends with."""
 
 
 @dataclass(frozen=True)
@@ -100,4 +105,4 @@ class Verdict:
     def __str__(self) -> str:
         good = (f for f in self.findings if f.status == "good")
         findings = (*self.troubles(), *self.notes(), *good)
-        return "\n".join([f"Verdict: {self.status}. {_ADVICE[self.status]}", *map(str, findings)])
+        return "\n".join([f"Verdict: {self.status}. {_ADVICE[self.status]}", *map(str, findings), UNKNOWABLE])
