@@ -132,6 +132,8 @@ def picture(rows: list[dict[str, Any]]) -> bytes:
             _panel(place, name, [row for row in shown if row["density"] == name])
         for place in axes[len(names) :]:
             place.set_axis_off()
+        for place in axes[max(0, len(names) - columns) : len(names)]:  # the lowest panel of every column
+            place.tick_params(labelbottom=True)
         _legend(axes[len(names)], sorted({row["method"] for row in shown}, key=list(_METHODS).index))
         figure.supxlabel("evaluations", color=INK, fontsize=9.5)
         figure.supylabel("error of log Z", color=INK, fontsize=9.5)
@@ -153,7 +155,7 @@ def _panel(axes, name: str, rows: list[dict[str, Any]]) -> None:
             markeredgecolor="white",
             markeredgewidth=0.5,
         )
-    axes.set(xscale="log", yscale="log", ylim=(_FLOOR / 2, 10.0))
+    axes.set(xscale="log", yscale="log", xlim=(7e3, 1.5e6), ylim=(_FLOOR / 2, 10.0))
     axes.set_title(name, fontsize=9)
 
 
