@@ -29,12 +29,13 @@ MOST_SEARCHES = 40000
 MOST_OPTIMA = 256
 MATTERS = 1e-3
 """Local weight from which an optimum counts."""
-HOPELESS = ((30, 0.8), (100, 0.3))
-"""Searches, and the chance of a new optimum above which, after so many, optima cannot be listed."""
+HOPELESS = ((30, 0.8), (100, 0.5))
+"""Searches, and the share of them that ended at an optimum of their own above which optima cannot be listed."""
 LEAST_SEARCHES = 100
 """Below which the chance is not known."""
-CLOSED, MOST_LOST = 0.02, 0.2
-"""Chance of a new optimum, and share of searches that came to nothing, up to which the list counts as closed."""
+CLOSED, MOST_SINGLE, MOST_LOST = 0.02, 0.3, 0.2
+"""Chance of a new optimum that matters, and of any; share of searches that came to nothing: the list counts as closed
+up to these."""
 _DONE, _ARRIVED = 0.01, 0.01
 """Rise that is left, in nats, at which a search seems to have arrived, and by second derivatives has."""
 _MOST_OUTSIDE = 2000
@@ -76,12 +77,13 @@ class Survey:
     def is_closed(self) -> bool:
         """Whether searches have closed in on the optima: nearly all arrive, and at ones that are known."""
         num = self.num_searches
-        return (
-            num >= LEAST_SEARCHES
-            and self.missing <= CLOSED
-            and self.num_lost <= MOST_LOST * num
-            and len(self.optima) > 0
-        )
+        is_known = self.missing <= CLOSED and self.single <= MOST_SINGLE
+        return num >= LEAST_SEARCHES and is_known and self.num_lost <= MOST_LOST * num and len(self.optima) > 0
+
+    @property
+    def single(self) -> float:
+        """The share of searches that ended at an optimum of their own, whether it matters or not."""
+        return float(np.sum(self.optima.hits == 1)) / max(1, self.num_searches)
 
     @property
     def missing(self) -> float:
@@ -185,7 +187,7 @@ def survey(
 def _is_enough(found: Survey) -> bool:
     """Whether optima are all known, as far as searches can tell, or cannot be listed."""
     num = found.num_searches
-    is_endless = any(num >= least and found.missing > chance for least, chance in HOPELESS)
+    is_endless = any(num >= least and found.single > share for least, share in HOPELESS)
     is_lost = found.num_lost >= LEAST_SEARCHES and found.num_lost > 3 * num
     is_lost |= found.num_outside > _MOST_OUTSIDE * (1 + num)
     return is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= MOST_OPTIMA
@@ -212,7 +214,9 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
         known[index] = same
         if same >= 0 or is_late[index]:
             continue
-        cost = _cost_of_hessian(target)
+        cost, num = _cost_of_hessian(target), found.num_searches + int(np.sum(known >= 0))
+        if num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
+            continue  # no end of them: the next look ends the survey
         if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= MOST_OPTIMA:
             continue
         spend(ledger, "atlas", target, cost)
