@@ -127,9 +127,10 @@ def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, kept_
 # Sizes from the budget, with everything that the defaults do.
 
 
-def default_fit(method: str, budget: int, **options):
-    """The default settings with a network that takes no time; the pilot and every size are as they are."""
+def default_fit(method: str, budget: int, path: str = "automatic", **options):
+    """The default settings with a network that takes no time; the search, the pilot and every size are as they are."""
     settings = shrunk(default_settings(method, TARGET.dim))
+    settings = dataclasses.replace(settings, atlas=dataclasses.replace(settings.atlas, path=path))
     ledger = WitnessedLedger(budget)
     sampler = METHODS[method].fit(TARGET, jax.random.key(2), settings, ledger=ledger, **options)
     ledger.settle()
@@ -140,14 +141,42 @@ def default_fit(method: str, budget: int, **options):
 def default_ptsd():
     """A whole run by default settings: sampler, ledger, store, events."""
     store, events = Kept(), []
+    sampler, ledger = default_fit("ptsd", 14_000, "temperature", store=store, on_event=events.append)
+    return sampler, ledger, store, events
+
+
+@pytest.fixture(scope="module")
+def drawn_from_modes():
+    """The same where the density is drawn from its modes."""
+    store, events = Kept(), []
     sampler, ledger = default_fit("ptsd", 14_000, store=store, on_event=events.append)
     return sampler, ledger, store, events
+
+
+def test_a_fit_from_modes_enters_every_evaluation(drawn_from_modes):
+    sampler, ledger, _, events = drawn_from_modes
+    assert dict(ledger.points) == dict(ledger.received)
+    assert set(ledger.points) == {"atlas", "importance_weights", "final_weights"}
+    assert temperatures_of_sampler(sampler) == [1.0] and sampler.checks.path == "reference"
+    assert all(event.done <= event.total and event.evaluations <= event.planned <= 14_000 for event in events)
+
+
+def test_a_fit_from_modes_resumes_from_any_part(drawn_from_modes):
+    sampler, ledger, store, _ = drawn_from_modes
+    order = list(store.parts)
+    assert order == [(0, "atlas"), (0, "buffer"), (0, "model")]
+    for num_kept in (1, 2):
+        again = Kept()
+        again.parts = {place: store.parts[place] for place in order[:num_kept]}
+        resumed, spent = default_fit("ptsd", 14_000, store=again)
+        assert facts_and_arrays(resumed) == facts_and_arrays(sampler), f"after {num_kept} parts"
+        assert dict(spent.points) == dict(ledger.points)
 
 
 def test_the_defaults_spend_the_budget_and_enter_every_evaluation(default_ptsd):
     sampler, ledger, _, events = default_ptsd
     assert dict(ledger.points) == dict(ledger.received)
-    assert set(ledger.points) == {"pilot", "initial_pt", "importance_weights", "final_weights"}
+    assert set(ledger.points) == {"atlas", "pilot", "initial_pt", "importance_weights", "final_weights"}
     assert ledger.total == sum(ledger.received.values()) == 14_000, "the last level has all that is left"
     check_ladder(temperatures_of_sampler(sampler), sampler.levels[0].temperature, 64)
     assert all(event.done <= event.total and event.evaluations <= event.planned <= 14_000 for event in events)
@@ -180,10 +209,10 @@ def test_a_ladder_of_ones_own_needs_no_budget_for_a_pilot():
 def test_the_defaults_resume_from_any_part(default_ptsd):
     sampler, ledger, store, _ = default_ptsd
     order = list(store.parts)
-    assert order[0] == (0, "pilot") and order[-1] == (len(sampler.levels) - 1, "model")
+    assert order[:2] == [(0, "atlas"), (0, "pilot")] and order[-1] == (len(sampler.levels) - 1, "model")
     for num_kept in (1, 2, 3, len(order) - 2, len(order)):
         again = Kept()
         again.parts = {place: store.parts[place] for place in order[:num_kept]}
-        resumed, spent = default_fit("ptsd", 14_000, store=again)
+        resumed, spent = default_fit("ptsd", 14_000, "temperature", store=again)
         assert facts_and_arrays(resumed) == facts_and_arrays(sampler), f"after {num_kept} parts"
         assert dict(spent.points) == dict(ledger.points)

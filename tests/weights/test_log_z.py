@@ -15,7 +15,7 @@ from support.tiny_fits import fit
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.methods import finish
-from tempering.methods.finish import _determinants, checked_log_z
+from tempering.methods.finish import checked_log_z, determinants
 from tempering.runs.ledger import Ledger
 from tempering.settings import Sampling
 from tempering.targets import anisotropic_gaussian
@@ -174,5 +174,5 @@ def test_the_last_level_counts_where_its_determinants_were_checked_and_its_weigh
 
 def test_how_determinants_are_known_is_recorded():
     probes = Sampling(divergence="automatic")
-    assert _determinants(probes, 129) == "unchecked" and _determinants(probes, 128) == "checked"
-    assert _determinants(Sampling(divergence="exact"), 129) == "exact"
+    assert determinants(probes, 129) == "unchecked" and determinants(probes, 128) == "checked"
+    assert determinants(Sampling(divergence="exact"), 129) == "exact"

@@ -64,6 +64,7 @@ class Survey:
         num_searches: that ended at an optimum; `num_lost` did not, and `num_outside` started where there is no density.
         evaluations: that it took.
         far: a coordinate beyond which a search has run away.
+        is_smooth: whether JAX can differentiate twice; second derivatives are differences of gradients otherwise.
     """
 
     optima: Optima
@@ -72,6 +73,7 @@ class Survey:
     num_outside: int = 0
     evaluations: int = 0
     far: float = np.inf
+    is_smooth: bool = True
 
     @property
     def is_closed(self) -> bool:
@@ -141,9 +143,15 @@ def _hessian(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> Floa
     return ((moved - gradient(x)[None]) / step[:, None]).T
 
 
-def _cost_of_hessian(target: Target) -> int:
-    """Evaluations of `_hessian`, each of value and gradient."""
-    return target.dim + int(is_black_box(target))
+def _is_twice_differentiable(target: Target) -> bool:
+    """Whether JAX can differentiate the gradient: not where it comes from a callback."""
+    point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
+    gradient = lambda x: evaluate(target, x)[1]  # noqa: E731
+    try:
+        jax.eval_shape(lambda x: jax.jvp(gradient, (x,), (x,))[1], point)
+    except Exception:  # JAX has no one error for it, and a user's own rules may raise anything
+        return False
+    return not is_black_box(target)
 
 
 def survey(
@@ -167,7 +175,9 @@ def survey(
     """
     dim, each = target.dim, points_per_gradient(target)
     rng = np.random.default_rng(seed)
-    found = Survey(Optima(dim) if optima is None else optima, far=_FAR * scale)
+    found = Survey(
+        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=_is_twice_differentiable(target)
+    )
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
     state = placed(*start_fn(rng, NUM_SEARCHERS))
@@ -214,14 +224,14 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
         known[index] = same
         if same >= 0 or is_late[index]:
             continue
-        cost, num = _cost_of_hessian(target), found.num_searches + int(np.sum(known >= 0))
+        cost, num = target.dim + int(not found.is_smooth), found.num_searches + int(np.sum(known >= 0))
         if num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
             continue  # no end of them: the next look ends the survey
         if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= MOST_OPTIMA:
             continue
         spend(ledger, "atlas", target, cost)
         at = jnp.asarray(state.position[index])
-        hessian = np.asarray(_hessian(target, at, is_exact=not is_black_box(target)), np.float64)
+        hessian = np.asarray(_hessian(target, at, is_exact=found.is_smooth), np.float64)
         if not np.all(np.isfinite(hessian)):
             is_late[index] = True
             continue

@@ -77,7 +77,7 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
     def on_check(step: int, loss: float) -> None:
         if settings.sampling.is_quasi_random:
             begin_loading()  # the device trains by itself
-        run.tell("training", level, step, num_steps, temperature=temperature, loss=loss)
+        run.tell("training", level, step, max(step, num_steps), temperature=temperature, loss=loss)
 
     keys = _keys_of(
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
