@@ -149,7 +149,7 @@ def finish(options: argparse.Namespace, figures: dict, **settings) -> None:
         "seconds_of_patience": options.wait,
         "device": _device(),
         "load_average": [round(load, 2) for load in os.getloadavg()],
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **versions()},
         "settings": settings,
         "figures": figures,
     }
@@ -182,9 +182,10 @@ def _processor() -> str:
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def _versions() -> dict[str, str]:
+def versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
+    """Of those packages that are installed."""
     found = {}
-    for name in _PACKAGES:
+    for name in packages:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

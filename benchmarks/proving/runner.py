@@ -1,7 +1,6 @@
 """Rows of the proving ground: one for a density, a method and a seed. A row that is there is not made again."""
 
 import gc
-import importlib.metadata
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from measure import versions
 
 from .catalogue import density_of
 from .judge import Answer, judge
@@ -102,7 +102,7 @@ def one_row(density: Density, method: str, fit: Method, seed: int, budget: int |
         "handed_over": density.handed_over,
         "limit": density.limit,
         "device": jax.devices()[0].device_kind,
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **versions(_PACKAGES)},
     }
     begin = time.perf_counter()
     try:
@@ -136,16 +136,6 @@ def line_of(row: dict[str, Any]) -> str:
     if row["findings"]:
         parts.append("; ".join(row["findings"]))
     return head + ", ".join(parts)
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _clean(value: Any) -> Any:

@@ -15,13 +15,12 @@ from tempering.runs.ledger import Ledger
 from tempering.targets import Units
 from tempering.targets.base import Target
 from tempering.types import Key
+from tempering.weights.hidden import hidden_limit
 from tempering.weights.pareto import pareto_k
 from tempering.weights.resample import indices_by_weight
 
 __all__ = ["Judgement", "judge"]
 
-HIDDEN_RATIO, HIDDEN_MARGIN = np.log(10.0), np.log(2.0)
-"""A state is hidden if its weight is twice the largest of the reference's own draws, and twenty times the mean."""
 MOST_HIDDEN = 0.005
 """Share of the chains' states that may be hidden."""
 LEAST_P_VALUE = 1e-3
@@ -90,7 +89,7 @@ def judge(
         for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[np.asarray(rows)]))
     ]
     ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
-    limit = max(float(np.max(log_weights)) - log_z, HIDDEN_RATIO) + HIDDEN_MARGIN + log_z
+    limit = log_z + hidden_limit(log_weights - log_z)
     hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
     last = np.concatenate([walks[1].position[-1], walks[1].log_density[-1][:, None], ratios[1][-1][:, None]], axis=1)
     draws = np.concatenate([drawn.position, drawn.log_density[:, None], log_weights[:, None]], axis=1)

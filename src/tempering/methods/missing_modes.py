@@ -13,12 +13,12 @@ from tempering.atlas.survey import Survey, missing_chance, survey
 from tempering.methods.going import Going, Known, Modes
 from tempering.runs.records import Checks, Mode, finite_or_none
 from tempering.sampler import Sampler
-from tempering.sampler.diagnosis.coverage import LogProbFn, hidden_limit
-from tempering.sampler.diagnosis.thresholds import HIDDEN_MARGIN, HIDDEN_RATIO
+from tempering.sampler.diagnosis.coverage import LogProbFn
 from tempering.sampler.paid import OF_OPTIMA, usable
 from tempering.targets.cost import points_per_gradient
 from tempering.transforms import Chart, embed_rows
 from tempering.types import Key
+from tempering.weights.hidden import HIDDEN_MARGIN, HIDDEN_RATIO, hidden_limit
 from tempering.weights.weigh import Weighted
 
 __all__ = ["missing_modes", "modes_at", "search", "searched_checks", "uncovered_at"]

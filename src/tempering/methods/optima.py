@@ -11,13 +11,14 @@ from tempering.methods.atlas import Found
 from tempering.methods.from_modes import optima_in
 from tempering.methods.run import Run
 from tempering.runs.records import Mode, finite_or_none
-from tempering.sampler.diagnosis.coverage import LogProbFn, hidden_limit
+from tempering.sampler.diagnosis.coverage import LogProbFn
 from tempering.targets.base import evaluate_many
 from tempering.targets.cost import points_per_gradient, spend
 from tempering.targets.shaped import Shaped
 from tempering.transforms import embed_rows
 from tempering.types import Array, Float, Key
 from tempering.weights.ess import NUM_JUDGED
+from tempering.weights.hidden import hidden_limit
 from tempering.weights.weigh import Weighted
 
 __all__ = ["modes_of", "uncovered"]

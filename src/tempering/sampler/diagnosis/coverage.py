@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import ORIGINS, Buffer, reweighted
-from tempering.sampler.diagnosis.thresholds import FEW_EVIDENCE, HIDDEN_MARGIN, HIDDEN_RATIO
+from tempering.sampler.diagnosis.thresholds import FEW_EVIDENCE
 from tempering.types import Array, Float, Key
 from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_fraction
+from tempering.weights.hidden import hidden_limit
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.resample import indices_by_weight
 
@@ -26,7 +27,6 @@ __all__ = [
     "Evidence",
     "LogProbFn",
     "coverage",
-    "hidden_limit",
     "hidden_mass",
     "is_beyond_chance",
     "witnesses",
@@ -61,11 +61,6 @@ class Coverage:
     hidden_error: float | None = None
     num_hidden: int | None = None
     predicted_ess_fraction: float | None = None
-
-
-def hidden_limit(own_log_ratios: np.ndarray) -> float:
-    """log p - log q - log Z beyond which a point is hidden from a model whose own draws have these."""
-    return max(np.max(own_log_ratios[np.isfinite(own_log_ratios)], initial=-np.inf), HIDDEN_RATIO) + HIDDEN_MARGIN
 
 
 def hidden_mass(log_ratios: np.ndarray, weights: np.ndarray, own_log_ratios: np.ndarray) -> tuple[float, float, int]:

@@ -2,12 +2,11 @@
 
 import math
 
+from tempering.atlas.judge import LEAST_P_VALUE, MOST_HIDDEN
 from tempering.runs.records import Checks
 from tempering.sampler.diagnosis.thresholds import (
     FEW_SEARCHES,
     HIDDEN,
-    HIDDEN_STATES,
-    LEAST_P_VALUE,
     LIKELY_MORE,
     MUCH_HIDDEN,
 )
@@ -58,7 +57,7 @@ def _refereed(checks: Checks) -> Finding:
         return Finding(name, "unchecked", "none walked", "nobody looked whether the modes cover the density", _WIDER)
     measured = f"{hidden:.1%} of their states uncovered, ranks among weighted draws uneven at p = {p_value:.2g}"
     meaning = "chains go where draws from the modes have practically nothing: the modes do not cover the density"
-    if hidden > HIDDEN_STATES or p_value < LEAST_P_VALUE:
+    if hidden > MOST_HIDDEN or p_value < LEAST_P_VALUE:
         return Finding(name, "doubtful", measured, meaning, "set atlas.path=temperature, or raise `budget`")
     return Finding(name, "good", measured, "chains stay where draws from the modes are")
 

@@ -1,7 +1,5 @@
 """Every number that a finding is judged by, with its reason; docs/trust.md shows what they come to."""
 
-import math
-
 from tempering.weights.pareto import RELIABLE_K
 
 HIGH_RHAT = 1.4
@@ -23,8 +21,6 @@ FEW_SEARCHES, LIKELY_MORE = 100, 0.01
 """Searches below which nothing is known of what was missed, and the chance of a new mode that leaves a doubt."""
 MOST_LOST = 0.2
 """Searches that came to nothing, over those that arrived, up to which the others have looked for all."""
-HIDDEN_STATES, LEAST_P_VALUE = 0.005, 1e-3
-"""Of the referee's chains: states that the modes do not cover, and the p-value of their ranks."""
 
 HIGH_K, VERY_HIGH_K = RELIABLE_K, 1.0
 """Above the first means over weights cannot be trusted, above the second they need not exist (Vehtari et al. 2024)."""
@@ -39,8 +35,6 @@ FEW_OF_LEVEL = 30.0
 
 FEW_EVIDENCE = 30.0
 """Effective samples that hotter levels must keep at a colder one to say anything of its model."""
-HIDDEN_RATIO, HIDDEN_MARGIN = math.log(10.0), math.log(2.0)
-"""A point is hidden if its weight is twice the largest of the model's own draws, and twenty times the mean."""
 HIDDEN, MUCH_HIDDEN = 0.01, 0.1
 """Mass that the final model does not cover: it has lost a small mode, or a large one."""
 HIDDEN_ON_THE_WAY = 0.02
