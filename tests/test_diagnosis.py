@@ -9,15 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fooling_targets import FOOLING
 
-import tempering as tp
-from support.defaults import default_settings
-from support.tiny import shrunk
 from tempering.buffer import Buffer
 from tempering.errors import SettingsError
 from tempering.runs.records import Checks, LevelRecord
-from tempering.sampler.diagnosis import Coverage, Finding, Verdict, compare, coverage, diagnose, hidden_mass
+from tempering.sampler.diagnosis import Coverage, Finding, Verdict, compare, coverage, diagnose
 from tempering.targets import GaussianMixture
 
 CHECKS = {
@@ -266,20 +262,6 @@ def test_the_worst_finding_decides_and_comes_first():
     assert [line[:4] for line in lines if line.startswith("[")] == ["[XX]", "[!!]", "[--]", "[ok]"]
 
 
-def test_hidden_mass_is_that_beyond_the_models_own_weights():
-    rng = np.random.default_rng(0)
-    own = rng.normal(size=2000)
-    near = rng.normal(size=400)
-    assert hidden_mass(near, np.ones(400), own)[0] == 0.0
-    far = np.concatenate([near, np.full(100, 40.0)])
-    share, error, num = hidden_mass(far, np.ones(500), own)
-    assert share == pytest.approx(0.2) and num == 100 and 0.01 < error < 0.03
-    # Points that the model cannot have drawn at all, and one point of enormous weight.
-    assert hidden_mass(np.array([0.0, np.nan, np.inf]), np.ones(3), own)[0] == pytest.approx(2 / 3)
-    share, error, num = hidden_mass(np.array([0.0, 40.0]), np.array([1e-6, 1.0]), own)
-    assert share > 0.99 and num == 1
-
-
 class Exact:
     """A model that is a mixture of normals: it draws and knows its density."""
 
@@ -394,48 +376,3 @@ def test_too_few_effective_draws_cannot_be_compared():
 def test_two_dimensions_are_refused():
     with pytest.raises(SettingsError, match="2 and 3 dimensions"):
         compare(fitted(0.3), fitted(0.3, dim=3), num=100, seed=0)
-
-
-def quick(steps: int):
-    settings = default_settings("ptsd", 2)
-    training = dataclasses.replace(settings.training, num_steps=steps, num_finetune_steps=steps // 4)
-    return dataclasses.replace(settings, training=training)
-
-
-@pytest.mark.slow
-def test_a_fit_carries_its_verdict(tmp_path):
-    sampler = tp.fit(mixture(0.3), budget=12_000, seed=3, settings=shrunk(quick(12)), progress=False)
-    verdict = sampler.diagnose()
-    assert verdict.line() in sampler.summary()
-    checks = sampler.checks
-    assert None not in (checks.scout_rhat, checks.num_evidence, checks.log_z_final, checks.num_final_draws)
-    assert checks.determinants == "exact" and sampler.findings == verdict.findings
-    assert sampler.levels[0].rhat is not None and sampler.levels[-1].num_draws > 0
-    sampler.save(tmp_path / "s")
-    loaded = tp.load(tmp_path / "s")
-    assert loaded.diagnose() == verdict and loaded.checks == checks
-    assert json.loads((tmp_path / "s" / "sampler.json").read_text())["verdict"] == verdict.as_dict()
-    # A network that has learnt nothing must not be trusted.
-    assert not verdict.is_trustworthy
-
-
-@pytest.mark.slow
-@pytest.mark.telling
-def test_an_honest_fit_finds_the_mode_no_chain_started_in():
-    target = FOOLING["one-sided-50-50"]()
-    sampler = tp.fit(target, budget=20_000, seed=0, settings=quick(1000), progress=False)
-    draws, log_weights = sampler.sample_weighted(2000, seed=1)
-    weights = np.exp(log_weights - log_weights.max())
-    share = float(np.sum(weights * (draws[:, 0] > 8.0)) / np.sum(weights))
-    assert abs(share - 0.5) < 0.1 or not sampler.diagnose().is_trustworthy
-    assert sampler.checks.scout_rhat > 1.4
-
-
-@pytest.mark.slow
-@pytest.mark.telling
-def test_a_fooled_fit_is_not_called_trustworthy(monkeypatch):
-    target = FOOLING["one-sided-50-50"]()
-    monkeypatch.setattr("tempering.parallel_tempering.pilot.heat._SCOUT_ROUNDS", 1_000)  # more than are ever left
-    sampler = tp.fit(target, budget=20_000, seed=0, settings=quick(1000), progress=False)
-    assert np.mean(sampler.sample(500, seed=1)[:, 0] > 8.0) < 0.05, "the saboteur was not fooled"
-    assert not sampler.diagnose().is_trustworthy
