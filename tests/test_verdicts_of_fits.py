@@ -1,5 +1,6 @@
 """Verdicts of whole fits: they are carried and saved, and a fit that was fooled is not trusted."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from fooling_targets import FOOLING
 
 import tempering as tp
+from support.defaults import default_settings
 from support.tiny import shrunk
 from tempering.targets import GaussianMixture
 
