@@ -78,7 +78,7 @@ def _cost_bars(contents: RunContents) -> list[tuple[str, dict[str, int]]]:
     points = (contents.result.get("ledger") or {}).get("points") or {}
     spent = {stage: sum(record.evaluations.get(stage, 0) for record in contents.levels) for stage in points}
     rest = {stage: n - spent[stage] for stage, n in points.items() if stage not in APART and n > spent[stage]}
-    before = [("pilot", {"pilot": rest.pop("pilot")})] if "pilot" in rest else []
+    before = [(stage, {stage: rest.pop(stage)}) for stage in ("atlas", "shape", "pilot") if stage in rest]
     bars = [(temperature_text(record.temperature), dict(record.evaluations)) for record in contents.levels]
     after = [(stage_name(stage).replace(" ", "\n"), {stage: n}) for stage, n in rest.items()]
     return before + bars + after
