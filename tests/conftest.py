@@ -24,9 +24,21 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
-from support.canary_first import pytest_collection_modifyitems, pytest_configure
+from support import canary_first
+from support.canary_first import pytest_collection_modifyitems
+from support.compilation import compile_all_quickly
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile quickly, but not where the canary is asked for alone, which judges programs as users compile them.
+
+    Nor where slow tests are asked for, which spend their time running.
+    """
+    canary_first.pytest_configure(config)
+    if config.option.markexpr == "not slow" and not canary_first.is_alone(config.args):
+        compile_all_quickly()
 
 
 # As `tempering._compat` does for a fit: tracing makes many objects, and looking through them costs time.

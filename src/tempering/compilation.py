@@ -62,7 +62,8 @@ def _options() -> dict[str, Any]:
         return {}
     options: dict[str, Any] = {"xla_backend_optimization_level": 0}
     if jax.__version_info__[:2] == (0, 10):  # an option that XLA does not know is an error
-        options["xla_cpu_use_fusion_emitters"] = False
+        # Parts of a program that are compiled side by side cost more than they save where nothing is optimised.
+        options |= {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
     return {"compiler_options": options}
 
 
