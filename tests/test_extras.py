@@ -47,6 +47,8 @@ DOORS = {
     "to_mdtraj": ("mdtraj", lambda _: to_mdtraj(make_target("aldp"), np.zeros((1, 66)))),
     "save_trajectory": ("mdtraj", lambda to: save_trajectory(make_target("aldp"), np.zeros((1, 66)), to / "a.dcd")),
     "from_numpyro": ("numpyro", lambda _: tp.from_numpyro(lambda: None)),
+    "from_pymc": ("pymc", lambda _: tp.from_pymc(None)),
+    "from_stan": ("bridgestan", lambda _: tp.from_stan("model.stan")),
     "from_torch": ("torch", lambda _: tp.from_torch(lambda x: x.sum(1), 2)),
     "parquet": ("pyarrow", lambda folder: write_draws(folder / "a.parquet", POINTS)),
     "netcdf without ArviZ": ("arviz", lambda folder: write_draws(folder / "a.nc", POINTS)),

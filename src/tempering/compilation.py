@@ -154,7 +154,7 @@ def _quieten() -> None:
     """Keep XLA's false alarms off the terminal.
 
     For every CPU program that comes from the cache XLA logs kilobytes: it takes its own tuning hints (prefer-no-gather)
-    for features that the processor lacks. TF_CPP_MIN_LOG_LEVEL=0, which asks for the whole log, is respected; JAX sets 1.
+    for features that the processor lacks. TF_CPP_MIN_LOG_LEVEL=0, which asks for the whole log, is respected.
     """
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or jax.default_backend() != "cpu":
         return

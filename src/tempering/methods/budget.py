@@ -16,7 +16,7 @@ from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot
 from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.runs.ledger import Ledger
 from tempering.settings import DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
-from tempering.settings.checks import require_count
+from tempering.settings.checks import as_whole, require_count
 from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
 
@@ -82,6 +82,7 @@ def split_budget(budget: int, dim: int) -> tuple[int, int]:
     Raises:
         SettingsError: for a budget or a dimension below 1.
     """
+    budget = as_whole(budget)
     require_count("budget", budget)
     require_count("dim", dim)
     if budget < _LEAST_TO_WEIGH * default_budget(dim):
