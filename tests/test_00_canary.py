@@ -14,8 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from support.canary_first import CANARY_FILE, is_alone
-
 NUM_ROWS = 32_769  # one more than the last count at which the defect does not show
 
 
@@ -120,12 +118,3 @@ def test_a_dead_canary_stops_the_session(tmp_path):
     assert "no other result can be trusted" in run.stdout
     assert "assert 1 == 2" in run.stdout
     assert not (tmp_path / "ran").exists()
-
-
-def test_alone_it_judges_programs_as_users_compile_them(pytestconfig):
-    """`conftest.py` has the others compiled more quickly."""
-    own, other = f"tests/{CANARY_FILE}", "tests/test_api.py"
-    assert is_alone([own]) and is_alone([f"{own}::test_index[sum]", own])
-    assert not is_alone(["tests"]) and not is_alone([own, other]) and not is_alone([other])
-    is_quick = "--xla_cpu_use_fusion_emitters=false" in os.environ.get("XLA_FLAGS", "")
-    assert not (is_quick and is_alone(pytestconfig.args))

@@ -3,7 +3,6 @@
 from tempering import _compat
 
 _compat.guard()  # before anything makes an array
-_compat.quiet_command_line()
 
 from tempering.adapters import from_callable, from_torch
 from tempering.adapters.numpyro import from_numpyro

@@ -15,6 +15,7 @@ from tempering._compat import collected_seldom
 from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
+from tempering.compilation import keep_programs
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget
@@ -151,6 +152,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
         options |= {"ladder": ladder, "settings": settings, "progress": progress}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
+    keep_programs()
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
     if prior is None and prior_transform is None:
         target = _as_fitted(log_density, dim, like, support, reference)
@@ -221,6 +223,7 @@ def load(
         prior, prior_transform: needed where they are a transform, or distributions of NumPyro that are not ours by
             another name.
     """
+    keep_programs()
     folder = as_path(folder)
     seeds = seeds_in(folder)
     if seeds is not None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import tempering
+from tempering.compilation import keep_programs
 from tempering.errors import RunFolderError, SettingsError, TemperingError
-from tempering.lab.compilation import enable_compilation_cache
 from tempering.settings import require_count
 
 __all__ = ["main"]
@@ -292,7 +292,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 where a reference did not converge, 2 for a refusal, 130 if interrupted."""
     try:
         command = _parsed(sys.argv[1:] if arguments is None else list(arguments))
-        enable_compilation_cache()
+        keep_programs()
         code = command()
         sys.stdout.flush()  # here, where a full disk behind it can still be told
     except TemperingError as error:

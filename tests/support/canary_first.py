@@ -4,18 +4,11 @@ A compiler that computes wrong numbers makes every other failure a riddle and ev
 the canary is the first test of the first worker; the controller stops all of them as soon as it hears of the failure.
 """
 
-from pathlib import Path
-
 import pytest
 
-__all__ = ["CANARY_FILE", "is_alone", "pytest_collection_modifyitems", "pytest_configure"]
+__all__ = ["CANARY_FILE", "pytest_collection_modifyitems", "pytest_configure"]
 
 CANARY_FILE = "test_00_canary.py"
-
-
-def is_alone(arguments: list[str]) -> bool:
-    """Whether these are places of the canary's file and of no other."""
-    return {Path(argument.split("::")[0]).name for argument in arguments} == {CANARY_FILE}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,13 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from tempering.compilation import quick
 from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
 from tempering.diffusion.precondition import Denoiser
 from tempering.settings import Training
 from tempering.types import Array, Bool, Float, Int, Key, Keys
 
-__all__ = ["CLIP_NORM", "EMA_DECAY", "WARMUP_STEPS", "Dataset", "FitInfo", "LevelData", "fit_networks"]
+__all__ = [
+    "CLIP_NORM",
+    "EMA_DECAY",
+    "WARMUP_STEPS",
+    "Dataset",
+    "FitInfo",
+    "LevelData",
+    "compile_training",
+    "fit_networks",
+]
 
 WARMUP_STEPS = 100
 """Steps in which the learning rate rises: Adam's moments know nothing at first."""
@@ -232,7 +242,7 @@ def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple
     return jax.vmap(one_model)(keys, fit, frozen, data, parts)
 
 
-@eqx.filter_jit
+@quick
 def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     """The training and the held-out part: every `period`-th sample of a place is held out, at every fit the same.
 
@@ -250,7 +260,7 @@ def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     return picks(~is_held_out, data.share), picks(is_held_out, data.judged)
 
 
-@eqx.filter_jit
+@quick
 def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
     """The last weights of a schedule that was run to its end, unless their held-out loss is clearly above the best.
 
@@ -265,12 +275,37 @@ def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
     return jax.tree.map(choose, fit.average, fit.best)
 
 
-@eqx.filter_jit
+@quick
 def _begin(params: Any, num_models: int) -> _Fit:
     zeros = jnp.zeros((num_models,), jnp.int32)
     worst = jnp.full((num_models,), jnp.inf, jnp.float32)
     is_stopped = jnp.zeros((num_models,), bool)
     return _Fit(params, params, jax.vmap(_ADAM.init)(params), params, worst, zeros, zeros, zeros, is_stopped)
+
+
+def _prepared(
+    keys: Keys, networks: Any, data: Dataset, training: Training, num_steps: int
+) -> tuple[_Fit, Any, tuple[_Picks, _Picks], _Rule]:
+    """What a block of training starts from."""
+    parts = _parts(data, max(2, round(1 / training.validation_fraction)))
+    params, frozen = eqx.partition(networks, eqx.is_inexact_array)
+    rule = _Rule(
+        jnp.asarray(training.learning_rate),
+        jnp.asarray(float(WARMUP_STEPS)),
+        jnp.asarray(float(num_steps)),
+        jnp.asarray(EMA_DECAY),
+        jnp.asarray(training.patience, jnp.int32),
+        jnp.asarray(CLIP_NORM),
+        training.batch_size,
+        training.check_every,
+    )
+    return _begin(params, keys.shape[0]), frozen, parts, rule
+
+
+def compile_training(keys: Keys, networks: Any, data: Dataset, training: Training) -> None:
+    """Compile what `fit_networks` runs for arguments of these shapes."""
+    fit, frozen, parts, rule = _prepared(keys, networks, data, training, 1)
+    _train_block.lower(keys, fit, frozen, data, parts, rule).compile()
 
 
 def fit_networks(
@@ -294,21 +329,8 @@ def fit_networks(
     Returns:
         The networks with their averaged weights, the last or the best on the held-out part, and how it went.
     """
-    parts = _parts(data, max(2, round(1 / training.validation_fraction)))
-    params, frozen = eqx.partition(networks, eqx.is_inexact_array)
-    num_models = keys.shape[0]
-    fit = _begin(params, num_models)
-    rule = _Rule(
-        jnp.asarray(training.learning_rate),
-        jnp.asarray(float(WARMUP_STEPS)),
-        jnp.asarray(float(num_steps)),
-        jnp.asarray(EMA_DECAY),
-        jnp.asarray(training.patience, jnp.int32),
-        jnp.asarray(CLIP_NORM),
-        training.batch_size,
-        training.check_every,
-    )
-    train_loss = last_loss = jnp.full((num_models,), jnp.nan, jnp.float32)
+    fit, frozen, parts, rule = _prepared(keys, networks, data, training, num_steps)
+    train_loss = last_loss = jnp.full((keys.shape[0],), jnp.nan, jnp.float32)
     for done in range(0, num_steps, training.check_every):
         is_running = ~fit.is_stopped
         fit, block_loss, last_loss = _train_block(keys, fit, frozen, data, parts, rule)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Levels
+from tempering.compilation import quick, rounded_up
 from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
@@ -39,7 +40,7 @@ def is_sound(networks: eqx.Module, info: FitInfo) -> bool:
     return bool(_is_finite(networks)) and bool(np.all(np.asarray(info.validation_loss) < _WORST_LOSS))
 
 
-@eqx.filter_jit
+@quick
 def _is_finite(networks: eqx.Module) -> Bool[Array, ""]:
     weights = jax.tree.leaves(eqx.filter(networks, eqx.is_inexact_array))
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in weights]))
@@ -47,8 +48,12 @@ def _is_finite(networks: eqx.Module) -> Bool[Array, ""]:
 
 def new_networks(key: Key, dim: int, network: Network, num: int) -> tuple[eqx.Module, ...]:
     """`num` untrained networks with the same initial weights: guidance takes the difference of what they learn."""
-    # One program, not one for each layer's numbers.
-    return eqx.filter_jit(lambda: (make_network(key, dim, network),) * num)()
+    return (_new_network(key, dim, network),) * num
+
+
+@quick  # one program, not one for each layer's numbers
+def _new_network(key: Key, dim: int, network: Network) -> eqx.Module:
+    return make_network(key, dim, network)
 
 
 @keeps_networks
@@ -130,8 +135,9 @@ def note_fit(record: LevelRecord, info: FitInfo, index: int) -> None:
 
 
 def _place_size(settings) -> int:
-    """Samples per place of a dataset: as many as the usual buffer has."""
-    return max(settings.buffer_size, settings.level_size or 0) if _is_drawn(settings) else settings.buffer_size
+    """Samples per place of a dataset: those of the usual buffer, rounded up, so that runs share their programs."""
+    size = max(settings.buffer_size, settings.level_size or 0) if _is_drawn(settings) else settings.buffer_size
+    return rounded_up(size)
 
 
 def _is_drawn(settings) -> bool:
@@ -200,7 +206,7 @@ def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
     )
 
 
-@jax.jit
+@quick
 def _keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
     """A key for each of the levels."""
     return jax.vmap(lambda level: jax.random.fold_in(key, level))(levels)

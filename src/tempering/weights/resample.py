@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, from_states
+from tempering.compilation import quick
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.settings import Resampling
@@ -25,7 +26,7 @@ from tempering.weights.weigh import Weighted
 __all__ = ["evened", "indices_by_weight", "keep_usable", "resample", "resampled", "systematic_indices"]
 
 
-@eqx.filter_jit
+@quick
 def indices_by_weight(key: Key, log_weights: Float[Array, " particle"], num: int, scheme: str) -> Int[Array, " draw"]:
     """Indices of `num` particles drawn in proportion to their weights, of which one at least must be positive.
 
@@ -76,7 +77,7 @@ def resampled(key: Key, weighted: Weighted, resampling: Resampling) -> Buffer:
     return from_states(weighted.states, "importance_resampled").take(indices)
 
 
-@jax.jit
+@quick
 def _with_weights(states: ChainState, log_weights: Array) -> Buffer:
     """The samples as they are, with their weights."""
     # A sample without weight may have no density; a copy of a usable one in its place keeps every number finite.

@@ -21,6 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.kernels import ChainState, Kernel, StepSizes
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.mixing import split_rhat, virial
@@ -292,18 +293,18 @@ def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> 
     return is_fast or (balance + 2.0 * error < 1.0 / hotter_by and growth > _RUNNING)
 
 
-@jax.jit
+@quick
 def _in_other_units(chain: ChainState, units: Units, other: Units) -> ChainState:
     return chain.out_of_units(units).in_units(other)
 
 
-@jax.jit
+@quick
 def _all_positions(first: ChainState, second: ChainState, units: Units) -> Float[Array, "chain dim"]:
     """Where the chains of both are in the target's own units, of one level each in `units`."""
     return units.outward(jnp.concatenate([first.position[0], second.position[0]]))
 
 
-@eqx.filter_jit
+@quick
 def _mixture(mixed: _Round, scouts: ChainState) -> tuple[TemperingState, Float[Array, " dim"]]:
     """Half of the chains that stayed and the half of the scouts that is furthest from them, and how far that is."""
     stayed = mixed.state.chain
@@ -332,20 +333,20 @@ def _crossing(temperature: float, growth: float, journey: Journey, separation: F
     return max([temperature * growth, *journey.temperatures[-1:]])
 
 
-@jax.jit
+@quick
 def _drawn(drawn: ChainState, units: Units, betas: Float[Array, " one"]) -> tuple[Array, Array, Array]:
     """Draws of axes (draw, chain) in the target's own units, their log densities at beta, and gradients at T = 1."""
     gradient = units.gradient_outward(drawn.log_density_grad[0])
     return units.outward(drawn.position[0]), drawn.tempered(betas[0])[0], gradient
 
 
-@jax.jit
+@quick
 def _balance(drawn: ChainState, betas: Float[Array, " one"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The virial of one level's draws, and its error."""
     return virial(drawn.position[0], drawn.tempered_grad(betas[0])[0])
 
 
-@eqx.filter_jit
+@quick
 def _largest_rhat(target: Target, *groups: Float[Array, "draw chain dim"]) -> Float[Array, ""]:
     """Of all that must have mixed, over the chains of all groups."""
     return jnp.max(split_rhat(_features(target, jnp.concatenate(groups, axis=1))))
@@ -358,7 +359,7 @@ def _features(target: Target, draws: Float[Array, "draw chain dim"]) -> Float[Ar
     return jax.vmap(jax.vmap(target.invariants))(draws)
 
 
-@eqx.filter_jit
+@quick
 def _widened(
     chain: ChainState, positions: Float[Array, "point dim"], units: Units, *, is_isotropic: bool
 ) -> tuple[ChainState, Units]:
@@ -367,7 +368,7 @@ def _widened(
     return chain.in_units(Units(wider)), units.widened(wider)
 
 
-@eqx.filter_jit
+@quick
 def _in_own_units(
     positions: Float[Array, "chain dim"], units: Units, *, is_isotropic: bool
 ) -> tuple[Float[Array, "1 chain dim"], Units]:
@@ -376,7 +377,7 @@ def _in_own_units(
     return units.inward(positions)[None], units
 
 
-@eqx.filter_jit
+@quick
 def _spread(positions: Float[Array, "point dim"], *, is_isotropic: bool) -> Float[Array, " dim"]:
     """Standard deviation of every coordinate; one that does not move keeps a thousandth of the widest.
 
