@@ -34,6 +34,17 @@ class Ledger:
         budget: the most evaluations that fitting may spend (`sampling` and `metrics` excluded); None means no limit.
         points: evaluations so far, by stage.
         value_only: those of `points` that asked for no gradient.
+
+    Example:
+        >>> import tempering as tp
+        >>> ledger = tp.Ledger(budget=100)
+        >>> ledger.spend("pilot", 60)
+        >>> ledger.total, ledger.points
+        (60, {'pilot': 60})
+        >>> ledger.spend("pilot", 60)
+        Traceback (most recent call last):
+        ...
+        tempering.errors.BudgetError: ...
     """
 
     budget: int | None = None
