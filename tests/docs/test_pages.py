@@ -24,6 +24,7 @@ HISTORY = ("docs/decisions/", "docs/log.md", "CHANGELOG.md")
 NEEDS = {
     "docs/adapters.md": ["numpyro", "arviz"],
     "docs/black-box.md": ["torch"],
+    "docs/pymc-stan.md": ["pymc"],
     "docs/molecules.md": ["openmm", "mdtraj"],
     "docs/looking-at-a-sampler.md": ["pyarrow"],
     "docs/tutorial-peptide.md": ["openmm"],
