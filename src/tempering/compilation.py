@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 
 __all__ = ["MOST_BYTES", "SWITCH", "Ahead", "cache_folder", "keep_programs", "prune", "quick", "rounded_up"]
 
@@ -44,7 +45,7 @@ def quick(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
             return function(*args, **kwargs)
         try:
             return compiled()(*args, **kwargs)
@@ -80,7 +81,7 @@ class Ahead:
     """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "compile-ahead") if jax.config.jax_compilation_cache_dir else None
+        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() else None
 
     def compile(self, work: Callable[[], Any]) -> None:
         """Run `work`, which lowers and compiles a program, after all that was handed over before it."""
@@ -123,6 +124,10 @@ def _processor() -> str:
     return hashlib.sha256(words.encode()).hexdigest()[:8]
 
 
+def _is_kept() -> bool:
+    return jax.config.values["jax_compilation_cache_dir"] is not None
+
+
 def keep_programs() -> Path | None:
     """Keep compiled programs between processes, and say where; None where they are not kept.
 
@@ -130,7 +135,7 @@ def keep_programs() -> Path | None:
     entries that are damaged, cost only the time to compile: JAX reads what it can, and warns of the rest, which is left
     out here.
     """
-    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
+    if _is_kept() or not jax.config.values["jax_enable_compilation_cache"]:
         return None
     try:
         folder = cache_folder()  # a user without a home has none
@@ -159,7 +164,7 @@ def _quieten() -> None:
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or jax.default_backend() != "cpu":
         return
     with contextlib.suppress(ImportError, AttributeError):
-        from jaxlib import utils
+        from jaxlib import utils  # pyright: ignore[reportAttributeAccessIssue]
 
         utils.absl_set_min_log_level(_FATAL)
 

@@ -4,6 +4,8 @@ Consumes stacked networks and, for each, the samples of one level or of many; pr
 best held-out loss. One compilation serves every level: what differs between levels is an array.
 """
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -316,6 +318,7 @@ def fit_networks(
     *,
     num_steps: int,
     on_check: Callable[[int, float], None] = lambda step, loss: None,
+    seconds_left: Callable[[], float] = lambda: math.inf,
 ) -> tuple[Any, FitInfo]:
     """Fit stacked networks, each to its own samples.
 
@@ -325,17 +328,24 @@ def fit_networks(
         data: stacked likewise.
         num_steps: optimiser steps at the most, rounded up to whole checks.
         on_check: called with the step and the mean held-out loss so far.
+        seconds_left: for training; the schedule is shortened to end within them, after two blocks at the soonest.
 
     Returns:
         The networks with their averaged weights, the last or the best on the held-out part, and how it went.
     """
     fit, frozen, parts, rule = _prepared(keys, networks, data, training, num_steps)
     train_loss = last_loss = jnp.full((keys.shape[0],), jnp.nan, jnp.float32)
-    for done in range(0, num_steps, training.check_every):
-        is_running = ~fit.is_stopped
+    done = 0
+    while done < num_steps:
+        began, is_running = time.monotonic(), ~fit.is_stopped
         fit, block_loss, last_loss = _train_block(keys, fit, frozen, data, parts, rule)
         train_loss = jnp.where(is_running, block_loss, train_loss)
-        on_check(min(done + training.check_every, num_steps), float(np.mean(np.asarray(fit.best_loss))))
+        done += training.check_every
+        on_check(min(done, num_steps), float(np.mean(np.asarray(fit.best_loss))))
         if np.all(np.asarray(fit.is_stopped)):
             break
+        if done > training.check_every:  # the first block may have been compiled on the way
+            num_more = max(0.0, seconds_left()) // (time.monotonic() - began)
+            num_steps = int(min(num_steps, done + training.check_every * num_more))
+            rule = eqx.tree_at(lambda rule: rule.num_steps, rule, jnp.asarray(float(num_steps)))
     return eqx.combine(_kept(fit, last_loss), frozen), FitInfo(train_loss, fit.best_loss, fit.step, fit.num_nonfinite)

@@ -16,6 +16,7 @@ from tempering.methods.explore_modes import MODES
 from tempering.methods.model import model_of
 from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
+from tempering.runs.clock import Clock
 from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
@@ -63,7 +64,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         ledger=journal.ledger,
         log_z=records[-1].log_z,
         log_z_error=records[-1].log_z_error,
-        checks=dataclasses.replace(run.start.checks, num_starts=num_starts),
+        checks=dataclasses.replace(run.start.checks, num_starts=num_starts, **_time(journal.ledger.clock)),
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
@@ -93,6 +94,11 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     )
     finished.paid.note(FIT, weighted)
     return finished
+
+
+def _time(clock: Clock) -> dict[str, Any]:
+    """What a time limit has done, as checks."""
+    return {"time_limit": clock.limit, "hurried": ", ".join(clock.hurried) or None}
 
 
 def judging(sampling: Sampling, dim: int) -> Sampling:

@@ -4,6 +4,7 @@ Most densities are learned in a part of the steps; a few, with many narrow modes
 effective share that the model's weights will have is foretold from draws that are paid for: no evaluation.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,17 +40,19 @@ def practised(
     keys: Keys,
     data: Dataset,
     on_check: Callable[[int, float], None],
+    seconds_left: Callable[[], float] = lambda: math.inf,
 ) -> tuple[Any, FitInfo]:
     """The stacked networks trained on, turn by turn, until the foretold effective share is large or stops growing."""
     training = run.settings.training
     num_steps = max(1, training.num_steps // FIRST_PART)
     share, total = _foretold(run, levels, networks), info.num_steps
     for turn in range(1, _MOST_TURNS):
-        if share >= _ENOUGH:
+        if share >= _ENOUGH or seconds_left() <= 0.0:
             break
         num_steps *= 2
         keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-        later, later_info = fit_networks(keys, networks, data, training, num_steps=num_steps, on_check=on_check)
+        watch = {"on_check": on_check, "seconds_left": seconds_left}
+        later, later_info = fit_networks(keys, networks, data, training, num_steps=num_steps, **watch)
         better = _foretold(run, levels, later)
         total = total + later_info.num_steps
         is_last = turn == _MOST_TURNS - 1 or better < _GAIN * share

@@ -38,7 +38,8 @@ def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int
     zeros, ones = jnp.zeros((dim,)), jnp.ones((dim,))
 
     def model() -> DiffusionModel:
-        denoiser = Denoiser(*new_networks(jax.random.key(0), dim, network, 1), zeros, ones, jnp.zeros(()))
+        (own,) = new_networks(jax.random.key(0), dim, network, 1)
+        denoiser = Denoiser(own, zeros, ones, jnp.zeros(()))  # pyright: ignore[reportArgumentType]
         return DiffusionModel(denoiser, Prior(zeros, jnp.eye(dim)), NoiseLevels(jnp.ones(()), 2.0 * jnp.ones(())))
 
     if has_atlas(settings, target):

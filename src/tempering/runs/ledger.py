@@ -8,6 +8,7 @@ Evaluations spent on metrics are recorded apart and do not count against the bud
 from dataclasses import dataclass, field
 
 from tempering.errors import BudgetError
+from tempering.runs.clock import Clock
 
 __all__ = ["APART", "STAGES", "Ledger", "stage_name"]
 
@@ -34,6 +35,7 @@ class Ledger:
         budget: the most evaluations that fitting may spend (`sampling` and `metrics` excluded); None means no limit.
         points: evaluations so far, by stage.
         value_only: those of `points` that asked for no gradient.
+        clock: the time that fitting may take.
 
     Example:
         >>> import tempering as tp
@@ -50,6 +52,7 @@ class Ledger:
     budget: int | None = None
     points: dict[str, int] = field(default_factory=dict)
     value_only: dict[str, int] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
 
     @property
     def total(self) -> int:

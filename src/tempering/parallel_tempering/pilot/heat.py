@@ -196,6 +196,10 @@ class _Oven:
         return journey, eqx.tree_at(lambda back: back.rhat, back, rhat)
 
 
+_TIME_SHARE = 0.4
+"""Of a time limit, after which the pilot takes what it has."""
+
+
 def heat(
     key: Key,
     target: Target,
@@ -235,6 +239,8 @@ def heat(
     temperature, spent, is_mixed, is_running = 1.0, 0, False, False
     scout_rhat = scout_reach = math.nan
     while spent < pilot.max_rounds:
+        if rounds and ledger.clock.ends("the pilot", _TIME_SHARE):
+            break
         is_last = temperature >= ceiling
         half = _num_steps(pilot) // 2 * (pilot.max_rounds - spent if is_last else 1)
         rounds.append(oven.bake(state, units, temperature, half, is_hotter=len(rounds) > 0))
