@@ -95,7 +95,7 @@ def _names(requirements: list[str]) -> set[str]:
 
 def test_extras_install_what_refusals_ask_for():
     extras = PROJECT["optional-dependencies"]
-    by_use = {extra: packages for extra, packages in extras.items() if extra not in ("all", "dev")}
+    by_use = {extra: packages for extra, packages in extras.items() if extra not in ("all", "dev", "docs")}
     asked = {extra: set() for extra in by_use}
     for package, (_, extra, _) in EXTRAS.items():
         asked[extra].add(DISTRIBUTIONS.get(package, package).lower())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tempering import _compat
 
 _compat.guard()  # before anything makes an array
-_compat.quiet_command_line()
 
 if TYPE_CHECKING:
     from tempering.adapters import from_callable, from_torch

@@ -16,6 +16,7 @@ from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
 from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, structure_of
+from tempering.compilation import keep_programs
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget
@@ -25,6 +26,7 @@ from tempering.methods.start import own_start, rows_of
 from tempering.parallel_tempering.initial import StartFn
 from tempering.registry import target_of
 from tempering.runs.checkpoint import Nowhere
+from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF, RunConfig, TargetConfig
 from tempering.runs.display import choose_display
 from tempering.runs.folder import RunFolder
@@ -69,6 +71,7 @@ def fit(
     init: Any = None,
     ladder: Sequence[float] | None = None,
     settings: MethodSettings | Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Sampler: ...
@@ -90,6 +93,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     init: Any = None,
     ladder: Sequence[float] | None = None,
     settings: MethodSettings | Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
 ) -> Any:
@@ -131,6 +135,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         settings: None takes the method's own, such as `tp.PTSDSettings()`. A dict changes some of them by name, such as
             `{"training.num_steps": 2000}`. A whole settings object takes the place of all. `ladder` and `scale` still
             win over it. `sampler.settings` has what became of them.
+        time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
+            and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
+            takes long to compile, may exceed it. The result then depends on the speed of the machine.
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
@@ -149,8 +156,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     if seeds is not None:
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
-        options |= {"ladder": ladder, "settings": settings, "progress": progress}
+        options |= {"ladder": ladder, "settings": settings, "time_limit": time_limit, "progress": progress}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
+    keep_programs()
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
     if prior is None and prior_transform is None:
         target = as_fitted(log_density, dim, like, support, reference)
@@ -162,6 +170,8 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     require_flag("progress", progress)
     if budget is not None:
         require_count("budget", budget)
+    if time_limit is not None:
+        require_positive("time_limit", time_limit)
     if scale is not None:
         require_positive("scale", scale)
         if init is not None:
@@ -189,7 +199,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 jax.random.key(seed),
                 changed,
                 start_fn=start_fn,
-                ledger=Ledger(budget),
+                ledger=Ledger(budget, clock=Clock(time_limit)),
                 store=store,
                 on_event=on_event,
             )
@@ -226,6 +236,7 @@ def load(
         prior, prior_transform: needed where they are a transform, or distributions of NumPyro that are not ours by
             another name.
     """
+    keep_programs()
     folder = as_path(folder)
     seeds = seeds_in(folder)
     if seeds is not None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
+from tempering.compilation import quick
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
 from tempering.targets.cost import spend
@@ -105,7 +106,7 @@ def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, 
     drawn.nums.append(num)
 
 
-@eqx.filter_jit
+@quick
 def _sample(key: Key, mixture: StudentMixture, num: int) -> Float[Array, "num dim"]:
     return mixture.sample(key, num)
 

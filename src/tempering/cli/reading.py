@@ -10,13 +10,13 @@ __all__ = ["diagnose", "reference", "report", "sample"]
 
 def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_random: bool, even: bool) -> None:
     """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF)."""
-    from tempering.lab import compilation
+    from tempering import compilation
     from tempering.lab.run import load_run
     from tempering.runs.exports import check_place
 
     require_count("-n", num)
     check_place(out)
-    compilation.enable_compilation_cache()
+    compilation.keep_programs()
     sampler = load_run(folder, evaluates=weighted or quasi_random or even)
     sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
@@ -24,10 +24,10 @@ def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_r
 
 def diagnose(folder: Path) -> None:
     """Print the verdict, finding by finding."""
-    from tempering.lab import compilation
+    from tempering import compilation
     from tempering.lab.run import load_run
 
-    compilation.enable_compilation_cache()
+    compilation.keep_programs()
     print(load_run(folder, evaluates=False).diagnose())
 
 
@@ -52,12 +52,12 @@ def reference(
 
     A set that was made before is found again. The exit code is 1 if the evidence is not good enough.
     """
-    from tempering.lab import compilation
+    from tempering import compilation
     from tempering.lab.reference import cached_reference
     from tempering.lab.reference_evidence import evidence_lines
     from tempering.runs.display import choose_display
 
-    compilation.enable_compilation_cache()
+    compilation.keep_programs()
     with choose_display(quiet=quiet, name=f"reference {name}") as on_event:
         made, folder, is_found = cached_reference(
             name, num, out=out, seed=seed, num_chains=chains, num_steps=steps, force=force, on_event=on_event

@@ -116,9 +116,9 @@ def _own(given: str, changes: list[str], own: dict[str, Any]) -> tuple[Any, Any]
 
 
 def _enable_cache() -> None:
-    from tempering.lab import compilation
+    from tempering import compilation
 
-    compilation.enable_compilation_cache()
+    compilation.keep_programs()
 
 
 def _show_plan(config: Any, target: Any, as_json: bool) -> None:

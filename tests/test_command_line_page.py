@@ -1,4 +1,4 @@
-"""docs/command.md: its model is one, its commands are read, and its tables name what there is."""
+"""docs/command-line.md: its model is one, its commands are read, and its tables name what there is."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from tempering.cli.parser import parsed
 from tempering.errors import SettingsError
 from tempering.lab.own_models import own_config
 
-PAGE = (Path(__file__).parent.parent / "docs" / "command.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
