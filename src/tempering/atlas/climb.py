@@ -57,21 +57,20 @@ def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
         widths: of the cloud that each start came from, which sets its first step.
     """
     num, dim = starts.shape
-    memory, zeros, nothing = jnp.zeros((num, _MEMORY, dim)), jnp.zeros((num,), jnp.int32), jnp.zeros((num, dim))
-    return Climbers(
-        jnp.asarray(starts, jnp.float32),
-        jnp.full((num,), -jnp.inf),
-        nothing,
-        nothing,
-        jnp.ones((num,)),
-        _FIRST_STEP * jnp.asarray(widths, jnp.float32),
-        memory,
-        memory,
-        zeros,
-        zeros,
-        zeros,
-        zeros,
+    zeros = lambda *shape: np.zeros((num, *shape), np.float32)  # noqa: E731
+    floats = (
+        starts.astype(np.float32),
+        np.full(num, -np.inf, np.float32),
+        zeros(dim),
+        zeros(dim),
+        np.ones(num, np.float32),
+        np.float32(_FIRST_STEP) * widths.astype(np.float32),
+        zeros(_MEMORY, dim),
+        zeros(_MEMORY, dim),
     )
+    # As arrays of NumPy, of the very types that `climb` returns: every number of searches would be compiled anew, and
+    # so would `climb`.
+    return Climbers(*jax.device_put((*floats, *(np.zeros(num, np.int32) for _ in range(4)))))
 
 
 @eqx.filter_jit
