@@ -9,9 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from support.compilation import optimised
 from support.oracle import GaussianDenoiser
 from support.random_checks import assert_fraction, must_fail
+from support.tiny import quick_compilation
 from tempering.buffer import Buffer, from_states, reweighted
 from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import (
@@ -47,8 +47,8 @@ TRACES = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled_with_care():
-    with optimised():  # some 8,000 training steps
+def compiled_quickly():
+    with quick_compilation():
         yield
 
 
