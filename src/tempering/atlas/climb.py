@@ -57,20 +57,12 @@ def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
         widths: of the cloud that each start came from, which sets its first step.
     """
     num, dim = starts.shape
-    zeros = lambda *shape: np.zeros((num, *shape), np.float32)  # noqa: E731
-    floats = (
-        starts.astype(np.float32),
-        np.full(num, -np.inf, np.float32),
-        zeros(dim),
-        zeros(dim),
-        np.ones(num, np.float32),
-        np.float32(_FIRST_STEP) * widths.astype(np.float32),
-        zeros(_MEMORY, dim),
-        zeros(_MEMORY, dim),
-    )
-    # As arrays of NumPy, of the very types that `climb` returns: every number of searches would be compiled anew, and
-    # so would `climb`.
-    return Climbers(*jax.device_put((*floats, *(np.zeros(num, np.int32) for _ in range(4)))))
+    # Made by NumPy: JAX would compile a program for each number of starts.
+    memory, nothing = np.zeros((num, _MEMORY, dim), np.float32), np.zeros((num, dim), np.float32)
+    zeros, ones = np.zeros((num,), np.int32), np.ones((num,), np.float32)
+    points, first = starts.astype(np.float32), np.float32(_FIRST_STEP) * np.asarray(widths, np.float32)
+    own = (points, -np.inf * ones, nothing, nothing, ones, first, memory, memory, zeros, zeros, zeros, zeros)
+    return Climbers(*jax.device_put(own))
 
 
 @eqx.filter_jit

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from tempering.runs.progress import duration_text
 from tempering.types import Event, OnEvent, ignore_event
 
 __all__ = ["choose_display", "duration_text", "plain_lines"]
@@ -22,16 +23,6 @@ LINE_INTERVAL = 5.0
 """Seconds between two plain lines of the same stage."""
 _DASH = "–"
 _READINGS = (("ESS", "ess_fraction", "{:.3f}"), ("acceptance", "acceptance", "{:.2f}"), ("loss", "loss", "{:.4f}"))
-
-
-def duration_text(seconds: int | float) -> str:
-    """A duration as people say it: 4.2 s, 3 min 07 s, 2 h 05 min."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds) // 60
-    if minutes < 60:
-        return f"{minutes} min {round(seconds) % 60:02d} s"
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
 @contextmanager
