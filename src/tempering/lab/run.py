@@ -11,12 +11,11 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
-from tempering.adapters import reporting
 from tempering.api import load
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
-from tempering.lab.own_models import target_of
+from tempering.lab.own_models import evaluating, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, forecast
@@ -78,7 +77,7 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
         sampler = load_sampler(opened.path, target_of(opened.config))
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
-            with reporting(sampler.target):
+            with evaluating(opened.config, sampler.target):
                 improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observe)
             replace_sampler(improved, opened.path)
             opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
@@ -126,7 +125,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
         sampler = load_sampler(folder.path, target)
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
-        with reporting(target):
+        with evaluating(config, target):
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),
