@@ -18,6 +18,7 @@ from tempering.sampler.several import Samplers
 from tempering.settings import PTDMSettings, PTSDSettings, ReweightedSettings
 from tempering.targets import ExactTarget, PairPotential, Target
 from tempering.transforms import above, below, interval, ordered, positive, real, simplex
+from tempering.types import Event
 from tempering.weights.resample import resample
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ __all__ = [
     "Beta",
     "BudgetError",
     "DensityError",
+    "Event",
     "ExactTarget",
     "Exponential",
     "Gamma",

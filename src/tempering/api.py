@@ -1,10 +1,7 @@
 """The library's front door: a density in, a sampler out."""
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,24 +9,23 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
-from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters import as_target, reporting
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget
+from tempering.methods.own import own_store
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
-from tempering.methods.start import own_start, rows_of
-from tempering.parallel_tempering.initial import StartFn
+from tempering.methods.start import own_start
 from tempering.priors import Normal
 from tempering.registry import target_of
-from tempering.runs.checkpoint import Nowhere
-from tempering.runs.config import OWN_DENSITY, SETTINGS_OF, RunConfig, TargetConfig
-from tempering.runs.display import choose_display
+from tempering.runs.config import OWN_DENSITY, SETTINGS_OF
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
 from tempering.runs.storage import as_path
+from tempering.runs.watching import check_callback, followed
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.load import load_sampler, stored_dim
 from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
@@ -47,7 +43,7 @@ from tempering.targets import Referenced, Target, in_inner_coordinates
 from tempering.targets.posterior import in_coordinates, within_bounds
 from tempering.targets.references import check_reference
 from tempering.transforms import flat_chart
-from tempering.transforms.centred import Centred
+from tempering.types import OnEvent
 
 __all__ = ["fit", "load"]
 
@@ -71,6 +67,7 @@ def fit(
     settings: MethodSettings | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    callback: OnEvent | None = None,
 ) -> Sampler: ...
 @overload
 def fit(log_density: Any, dim: int | None = None, *, seed: Sequence[int], **options: Any) -> Samplers: ...
@@ -92,6 +89,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     settings: MethodSettings | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    callback: OnEvent | None = None,
 ) -> Any:
     """Turn an unnormalised density, or a likelihood and a prior, into a sampler.
 
@@ -134,6 +132,8 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
+        callback: a function that is called with every `tp.Event`: stage, level, what is done and what is spent. What it
+            raises ends the fit. The logger "tempering" has a record of every new stage, whatever `progress` is.
 
     Returns:
         A trained `Sampler`; for a list of seeds `Samplers`, which draw together and are compared by `diagnose()`.
@@ -149,7 +149,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     if seeds is not None:
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
-        options |= {"ladder": ladder, "settings": settings, "progress": progress}
+        options |= {"ladder": ladder, "settings": settings, "progress": progress, "callback": callback}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
     if prior is None and prior_transform is None:
@@ -160,6 +160,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
     require_flag("progress", progress)
+    check_callback(callback)
     if budget is not None:
         require_count("budget", budget)
     if scale is not None:
@@ -175,10 +176,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     changed = suited(_replace(base, ladder_settings, width), target)
     check_budget(changed, target, budget)
     seed = int(seed)
-    with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
+    with own_store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
-        with collected_seldom(), reporting(target), choose_display(quiet=not progress) as on_event:
+        with collected_seldom(), reporting(target), followed(progress, callback, store) as (on_event, watch):
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
@@ -188,6 +189,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 store=store,
                 on_event=on_event,
             )
+        sampler.seconds = watch.stop()
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
@@ -344,46 +346,3 @@ def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
 
 def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettings:
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
-
-
-def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
-    """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
-    identity = {"dim": target.dim, "density": fingerprint(target)}
-    for part, held in (("chart", target.chart), ("structure", target.structure)):
-        if held is not None and not isinstance(held, Centred):
-            identity[part] = _number(json.dumps(held.as_dict(), sort_keys=True).encode())
-    reference = target.reference
-    if reference is not None:
-        identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
-    if init is not None:
-        rows = start_fn(jax.random.key(0), 8) if callable(init) else rows_of(init, target)
-        identity["init"] = _number(np.asarray(rows).tobytes())
-    return identity
-
-
-def _number(content: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(content).digest()[:6])
-
-
-def _store(out, target, init, start_fn, method, settings, seed, budget, is_automatic):
-    """The folder to keep parts in, new or to be resumed; or nowhere."""
-    if out is None:
-        return nullcontext(Nowhere())
-    own = TargetConfig(OWN_DENSITY, dict(_identity(target, init, start_fn)))
-    how = "settings chosen from the density" if is_automatic else "settings by hand"
-    config = RunConfig("fit", f"a density of one's own, {how}", own, method, settings, seed=seed, budget=budget)
-    if not (as_path(out, "out") / "config.json").exists():
-        return RunFolder.create(out, config)
-    folder = RunFolder.open(out)
-    if folder.config != config:
-        folder.close()
-        raise RunFolderError(
-            f"{out} holds a fit of another density, with other arguments, or by a version with other defaults; choose "
-            "another folder, or repeat the call that made it; `tp.load` reads a finished fit of any of them"
-        )
-    try:
-        folder.mend()
-    except BaseException:
-        folder.close()
-        raise
-    return folder

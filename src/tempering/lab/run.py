@@ -22,6 +22,7 @@ from tempering.runs.config import MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
 from tempering.runs.storage import read_json, write_arrays, write_json
+from tempering.runs.watching import Stopwatch, logged, watching
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.folder import replace_sampler
@@ -64,7 +65,10 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
     with RunFolder.open(folder) as opened:
         sampler = load_sampler(opened.path, target_of(opened.config))
         opened.log({"event": "resume"})
-        improved = go_on(sampler, budget, jax.random.key(opened.config.seed), on_event)
+        watch = Stopwatch(opened)
+        observed = watching(watch.observe, logged(), on_event)
+        improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
+        improved.seconds = watch.stop()
         replace_sampler(improved, opened.path)
         opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
         return _judge(opened, improved, opened.config.metrics, on_event)
@@ -92,15 +96,17 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
         sampler = load_sampler(folder.path, target)
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
+        watch = Stopwatch(folder)
         sampler = METHODS[config.method].fit(
             target,
             jax.random.key(config.seed),
             config.settings,
             ledger=Ledger(config.budget),
             store=folder,
-            on_event=on_event,
+            on_event=watching(watch.observe, logged(), on_event),
             **ways,
         )
+        sampler.seconds = watch.stop()
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
     return _judge(folder, sampler, config.metrics, on_event)

@@ -14,24 +14,15 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from tempering.runs.words import duration_text
 from tempering.types import Event, OnEvent, ignore_event
 
-__all__ = ["choose_display", "duration_text", "plain_lines"]
+__all__ = ["choose_display", "duration_text", "event_line", "plain_lines"]
 
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines of the same stage."""
 _DASH = "–"
 _READINGS = (("ESS", "ess_fraction", "{:.3f}"), ("acceptance", "acceptance", "{:.2f}"), ("loss", "loss", "{:.4f}"))
-
-
-def duration_text(seconds: int | float) -> str:
-    """A duration as people say it: 4.2 s, 3 min 07 s, 2 h 05 min."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds) // 60
-    if minutes < 60:
-        return f"{minutes} min {round(seconds) % 60:02d} s"
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
 @contextmanager
@@ -69,7 +60,7 @@ def plain_lines(stream: Any, interval: float = LINE_INTERVAL, clock: Callable[[]
         now, place = clock(), (event.stage, event.level)
         if place != last_place or now - last_time >= interval:
             last_place, last_time = place, now
-            stream.write(_line(event, now - start) + "\n")
+            stream.write(event_line(event, now - start) + "\n")
             stream.flush()
 
     return on_event
@@ -105,7 +96,7 @@ def _place_text(event: Event, temperature: float | None) -> list[str]:
     return words + ([] if temperature is None else [f"T = {temperature:.4g}"])
 
 
-def _line(event: Event, elapsed: float) -> str:
+def event_line(event: Event, elapsed: float) -> str:
     """One event as a line of text; what is not known is left out."""
     planned = f" of {event.planned:,}" if event.planned else ""
     parts = [f"[{duration_text(elapsed)}]", *_place_text(event, event.temperature)]
