@@ -140,27 +140,35 @@ def modes_figure(
     heaviest = np.argsort([-mode.weight for mode in modes])[:MAX_MODES]
     at = np.array([mode.position for mode in modes])
     is_plane = values.shape[1] > 1
+    pair = _telling_pair(values, at)
 
     def draw(figure) -> None:
-        columns = figure.subplots(1, 2 if is_plane else 1, squeeze=False, width_ratios=[1.25, 1][: 1 + is_plane])[0]
+        columns = figure.subplots(1, 2 if is_plane else 1, squeeze=False, width_ratios=[1.1, 1][: 1 + is_plane])[0]
         bars, rows = columns[0], np.arange(len(heaviest))
-        bars.barh(rows - 0.2, [100 * found[k] for k in heaviest], 0.38, color=DRAWS)
-        bars.barh(rows + 0.2, [100 * modes[k].weight for k in heaviest], 0.38, color=REFERENCE, alpha=0.55)
+        bars.barh(rows - 0.2, [100 * found[k] for k in heaviest], 0.38, color=DRAWS, label="weighted draws near it")
+        by_shape = [100 * modes[k].weight for k in heaviest]
+        bars.barh(rows + 0.2, by_shape, 0.38, color=REFERENCE, alpha=0.55, label="by the curvature at its top")
         bars.set_yticks(rows, [f"mode {k + 1}" for k in range(len(heaviest))])
-        bars.invert_yaxis()
+        bars.set_ylim(max(len(heaviest), 2) - 0.4, -0.6)
         bars.set_xlabel("share of the mass, %")
-        more = f", the {len(heaviest)} heaviest of {len(modes)}" if len(modes) > len(heaviest) else ""
+        more = f", the {len(heaviest)} heaviest" if len(modes) > len(heaviest) else ""
         bars.set_title(f"{len(modes)} mode{'s' * (len(modes) != 1)}{more}")
-        words = [("weighted draws nearest to it", DRAWS), ("by the curvature at its top", REFERENCE)]
-        coloured_words(bars, words, 0.99, 0.14, 0.065)
+        figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=9, handlelength=1.2)
         if is_plane:
-            plane, shown = columns[1], show_some(values, _NUM_DOTS)
-            plane.plot(shown[:, 0], shown[:, 1], ".", color=DRAWS, ms=2.4, alpha=0.35, mew=0, rasterized=True)
-            plane.plot(at[:, 0], at[:, 1], "o", mfc="none", color=REFERENCE, ms=8, mew=1.4)
+            plane, shown = columns[1], show_some(values, _NUM_DOTS)[:, pair]
+            plane.plot(*shown.T, ".", color=DRAWS, ms=2.4, alpha=0.35, mew=0, rasterized=True)
+            plane.plot(*at[:, pair].T, "o", mfc="none", color=REFERENCE, ms=8, mew=1.4)
             for number, k in enumerate(heaviest, 1):
                 where = {"textcoords": "offset points", "xytext": (6, 5), "color": REFERENCE, "fontsize": 8.5}
-                plane.annotate(str(number), at[k, :2], **where)
-            plane.set(xlabel=names[0], ylabel=names[1])
+                plane.annotate(str(number), at[k, pair], **where)
+            plane.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
             plane.grid(color=FAINT)
 
-    return render(10.0 if is_plane else 6.0, max(3.4, 1.2 + 0.36 * len(heaviest)), draw)
+    return render(10.0 if is_plane else 6.0, max(3.7, 1.4 + 0.36 * len(heaviest)), draw)
+
+
+def _telling_pair(values: np.ndarray, at: np.ndarray) -> list[int]:
+    """The two coordinates in which modes are farthest apart, over the spread of the draws; the first two of equals."""
+    spread = np.std(np.where(np.isfinite(values), values, 0.0), axis=0)
+    apart = np.std(at, axis=0) / np.where(spread > 0, spread, 1.0)
+    return sorted(np.argsort(-apart, kind="stable")[:2].tolist())

@@ -32,14 +32,24 @@ def badge(status: str) -> str:
     return f'<span style="{style}">{mark} {escape(word)}</span>'
 
 
-def small_histogram(values: np.ndarray, shares: np.ndarray, width: int = 130, height: int = 26) -> str:
-    """A weighted histogram as inline SVG, an area without axes; nothing where there is nothing to show."""
+def small_histogram(
+    values: np.ndarray,
+    shares: np.ndarray,
+    width: int = 130,
+    height: int = 26,
+    window: tuple[float, float] | None = None,
+) -> str:
+    """A weighted histogram as inline SVG, an area without axes; nothing where there is nothing to show.
+
+    Args:
+        window: ends of the axis; None takes all but a thousandth of the weight at each end.
+    """
     is_used = np.isfinite(values) & (shares > 0)
     if np.sum(is_used) < 2:
         return ""
     x, w = np.asarray(values, np.float64)[is_used], shares[is_used]
     order = np.argsort(x)
-    low, high = np.interp([0.001, 0.999], np.cumsum(w[order]) / w.sum(), x[order])
+    low, high = window or np.interp([0.001, 0.999], np.cumsum(w[order]) / w.sum(), x[order]).tolist()
     if not high > low:
         return ""
     counts, _ = np.histogram(x, np.linspace(low, high, _NUM_BINS + 1), weights=w)
