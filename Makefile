@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DOCS := $(VENV)/.docs
 PYTEST := $(BIN)/python -m pytest
 # Two processes: a test spends its time tracing and compiling, which JAX does on little more than one core. Whole files,
 # so that a file's fixtures and compiled functions are made once; in order, so that the canary stays first.
@@ -11,7 +12,7 @@ PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BENCHMARKS := $(wildcard benchmarks/bench_*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint check telling slow bench clean
+.PHONY: help install demo test lint check telling slow docs notebooks bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,20 @@ telling: $(INSTALLED)  ## the slow tests that say most, in about ten minutes
 
 slow: $(INSTALLED)  ## all slow tests
 	$(PYTEST) $(PARALLEL) -m slow
+
+# The site needs its own tools and nothing of the library's: pages are read, not run.
+$(DOCS): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+	@touch $@
+
+docs: $(DOCS)  ## the documentation site, in site/; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "open site/index.html"
+
+notebooks: $(INSTALLED)  ## run examples/notebooks/*.py and write docs/examples; one: make notebooks NAMES=mog40
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(BIN)/python examples/notebooks.py $(NAMES)
 
 bench: $(INSTALLED)  ## benchmarks/bench_*.py, one after another
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

@@ -36,14 +36,14 @@ import sys
 import jax.numpy as jnp
 import tempering as tp
 from support.tiny import tiny_ptsd
-from tempering.lab.compilation import enable_compilation_cache
+from tempering.compilation import keep_programs
 from tempering.settings import Ladder, Pilot
 
 def log_density(x):
     apart = jnp.array([[-4.0, 1.0], [3.0, 2.0]]) - x[None]
     return jnp.logaddexp(-0.5 * jnp.sum(apart[0] ** 2), -0.7 - jnp.sum(apart[1] ** 2))
 
-enable_compilation_cache()
+keep_programs()
 pilot = Pilot(num_chains=8, num_steps=16, growth=2.0, max_rounds=3, max_rhat=1.3)
 settings = tiny_ptsd(ladder=Ladder(num_levels=3, spacing="geometric"), pilot=pilot)
 tp.fit(log_density, dim=2, seed=5, settings=settings, out=sys.argv[1], progress=False)

@@ -98,12 +98,12 @@ def fit_points(name: str, method: str, budget: int, seed: int, num: int):
     target, key = TARGETS[name].make(), jax.random.key(seed)
     if method in PRESETS:
         from tempering import split_budget
-        from tempering.lab.compilation import enable_compilation_cache
+        from tempering.compilation import keep_programs
         from tempering.lab.presets import preset
         from tempering.methods.registry import METHODS as FITS
         from tempering.runs.ledger import Ledger
 
-        enable_compilation_cache()
+        keep_programs()
         config = preset(PRESETS[method].format(name))
         num_weighted = split_budget(budget, target.dim)[1] if method == "ours" else weighted_draws(method, budget)
         fitting = budget - num_weighted

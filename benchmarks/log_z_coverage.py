@@ -44,10 +44,10 @@ def coverage(runs: list[dict]) -> dict:
 def again(folders: list[Path], num_rounds: int, num_draws: int) -> list[dict]:
     """Rows as those of `seeds.py`, one for every round of every finished run."""
     import tempering as tp
-    from tempering.lab.compilation import enable_compilation_cache
+    from tempering.compilation import keep_programs
     from tempering.weights.log_z import log_z_with_tail
 
-    enable_compilation_cache()
+    keep_programs()
     rows = []
     for folder in folders:
         place = folder / "run"

@@ -159,9 +159,9 @@ def finish(options: argparse.Namespace, figures: dict, **settings) -> None:
         print(f"\nwritten: {options.out}", flush=True)
 
 
-def commit() -> str:
-    """The checkout this file lies in, marked where tracked files have changed since."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+def commit(folder: Path | None = None) -> str:
+    """The checkout this file or `folder` lies in, marked where tracked files have changed since."""
+    git = ["git", "-C", str(folder or Path(__file__).parent)]
     found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
     return (found.stdout.strip() or "unknown") + (" with changes" if changed.stdout.strip() else "")

@@ -19,7 +19,7 @@ import numpy as np
 from measure import finish, parser
 
 import tempering as tp
-from tempering.lab.compilation import enable_compilation_cache
+from tempering.compilation import keep_programs
 from tempering.runs.folder import RunFolder
 
 
@@ -103,7 +103,7 @@ def main() -> None:
     options = made.parse_args()
     if options.quick:
         options.draws, options.rounds = 64, 3
-    enable_compilation_cache()
+    keep_programs()
     if options.figure:
         options.figure.write_bytes(picture(options.runs[0]))
     rows = []

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from measure import finish, parser
 
 import tempering as tp
-from tempering.lab.compilation import enable_compilation_cache
+from tempering.compilation import keep_programs
 from tempering.lab.metrics import MetricError
 from tempering.lab.metrics.populations import RARE_MODE, Population, population
 from tempering.molecules import phi_psi
@@ -158,7 +158,7 @@ def main() -> None:
     options = made.parse_args()
     if options.quick:
         options.draws, options.rounds, options.weighted = min(options.draws, 50), 1, min(options.weighted, 4)
-    enable_compilation_cache()
+    keep_programs()
     rows: list[dict] = []
     for folder in options.runs:
         begun, sampler = time.perf_counter(), tp.load(folder)

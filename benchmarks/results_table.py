@@ -1,9 +1,10 @@
-"""The README's results tables, made from results/: `python benchmarks/results_table.py` rewrites them in place."""
+"""The tables of docs/results.md and of the README, made from results/: `python benchmarks/results_table.py`."""
 
 import json
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 # What the paper reports for the same settings (its Tables 1 and 2); its "W2" is a W1.
@@ -84,16 +85,69 @@ def table(which: str) -> str:
     return "\n".join(lines)
 
 
+def walls() -> str:
+    """How long fits took: of every preset and device with a time on record, the shortest and the longest."""
+    times: dict[tuple[str, int, str], list[float]] = {}
+    for path in sorted((ROOT / "results").glob("*.json")):
+        if path.stem == "ablations" or path.stem.startswith("curves"):
+            continue
+        for name, preset in json.loads(path.read_text()).get("presets", {}).items():
+            for run in preset["runs"]:
+                if run.get("fit_seconds") is not None:
+                    key = (name.split(",")[0], run["evaluations"], run["device"])
+                    times.setdefault(key, []).append(run["fit_seconds"])
+    lines = ["| preset | evaluations | device | seconds of a fit | fits |", "|" + " --- |" * 5]
+    for (name, evaluations, device), seconds in sorted(times.items()):
+        low, high = round(min(seconds)), round(max(seconds))
+        spread = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        lines.append(f"| `{name}` | {evaluations:,} | {device} | {spread} | {len(seconds)} |")
+    return "\n".join(lines)
+
+
+SHORT = {
+    "mog40-cpu": ("mog40", "40 Gaussians in the plane", "region_max_error", 3),
+    "mw32-gpu": ("mw32", "Many-Well, 32 dimensions, 65,536 modes", "region_max_error", 3),
+    "lj13-gpu": ("lj13", "13 Lennard-Jones particles", "energy_tvd", 3),
+    "aldp-internal-gpu": ("aldp-internal", "alanine dipeptide, internal coordinates", "energy_tvd", 3),
+}
+"""The rows of the README: file, preset, density in words, and the error that is shown."""
+
+_WORDS = {"region_max_error": "largest error of a mode's share", "energy_tvd": "total variation of energies"}
+
+
+def short() -> str:
+    """The README's table: four densities, one error each."""
+    header = ["density", "evaluations", "error", "effective share", "seconds of a fit", "seeds, device"]
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    for file, (name, words, metric, digits) in SHORT.items():
+        preset = json.loads((ROOT / "results" / f"{file}.json").read_text())["presets"][name]
+        summary, runs = preset["summary"], preset["runs"]
+        error, floor = summary[metric]["mean"], summary[metric]["floor"]
+        seconds = sorted(run["fit_seconds"] for run in runs if run.get("fit_seconds") is not None)
+        row = [words, f"{summary['evaluations']['mean']:,.0f}"]
+        row.append(f"{_WORDS[metric]} {error:.{digits}f} ({floor:.{digits}f})")
+        row += [f"{summary['ess_fraction']['mean']:.2f}", f"{seconds[len(seconds) // 2]:,.0f}"]
+        lines.append("| " + " | ".join([*row, f"{len(runs)}, {runs[0]['device']}"]) + " |")
+    return "\n".join(lines)
+
+
+def tables() -> dict[str, str]:
+    """All tables, by the name of their marks."""
+    return {which: table(which) for which in TABLES} | {"walls": walls(), "short": short()}
+
+
 def rewritten(text: str) -> str:
-    """The README's text with fresh tables."""
-    for which in TABLES:
+    """A page's text with fresh tables, where it has marks for them."""
+    for which, fresh in tables().items():
+        if BEGIN.format(which) not in text:
+            continue
         begin, end = BEGIN.format(which), END.format(which)
         before, rest = text.split(begin)
-        text = f"{before}{begin}\n{table(which)}\n{end}{rest.split(end)[1]}"
+        text = f"{before}{begin}\n{fresh}\n{end}{rest.split(end)[1]}"
     return text
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(rewritten(readme.read_text()))
-    print("\n\n".join(table(which) for which in TABLES))
+    for page in (README, PAGE):
+        page.write_text(rewritten(page.read_text()))
+    print("\n\n".join(tables().values()))

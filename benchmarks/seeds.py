@@ -19,12 +19,12 @@ from pathlib import Path
 ONE = """
 import sys, json
 from pathlib import Path
-from tempering.lab.compilation import enable_compilation_cache
+from tempering.compilation import keep_programs
 from tempering.runs.config import with_changes
 from tempering.lab.presets import preset
 from tempering.lab.run import resume, run
 
-enable_compilation_cache()
+keep_programs()
 name, seed, folder, changes = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:]
 show = lambda e: None
 if (folder / "config.json").exists():

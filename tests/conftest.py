@@ -26,22 +26,19 @@ from jaxtyping import install_import_hook
 
 from support import canary_first
 from support.canary_first import pytest_collection_modifyitems
+from support.compilation import compile_all_quickly
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let XLA generate code as it did before its fusion emitters, which take two thirds of the time to compile.
+    """Compile quickly, but not where the canary is asked for alone, which judges programs as users compile them.
 
-    Not where the canary is asked for alone, which judges programs as users compile them, nor for slow tests, which
-    spend their time running. Only for the JAX that this is known of, because a flag that XLA does not know ends the
-    process. XLA reads it when the first array is made.
+    Nor where slow tests are asked for, which spend their time running.
     """
     canary_first.pytest_configure(config)
-    flag, flags = "--xla_cpu_use_fusion_emitters", os.environ.get("XLA_FLAGS", "")
-    is_quick = config.option.markexpr == "not slow" and not canary_first.is_alone(config.args)
-    if is_quick and jax.__version_info__[:2] == (0, 10) and flag not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {flag}=false".strip()
+    if config.option.markexpr == "not slow" and not canary_first.is_alone(config.args):
+        compile_all_quickly()
 
 
 # As `tempering._compat` does for a fit: tracing makes many objects, and looking through them costs time.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tempering as tp
+from support.compilation import optimised
 from support.tiny import Kept, files_of, quick_compilation, tiny_pt_dm, tiny_ptsd
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
@@ -235,11 +236,8 @@ def test_what_cannot_be_loaded_is_refused(folder, tmp_path):
 @pytest.mark.telling
 @pytest.mark.parametrize("method", ["ptsd", "pt_dm"])
 def test_an_automatic_fit_keeps_its_budget_and_finds_log_z(method):
-    jax.config.update("jax_disable_most_optimizations", False)  # here running is what takes time, not compiling
-    try:
+    with optimised():
         sampler = tp.fit(density(), dim=2, method=method, budget=30_000, scale=3.0, progress=False)
-    finally:
-        jax.config.update("jax_disable_most_optimizations", True)
     assert sampler.evaluations <= 30_000
     exact = np.log(2 * np.pi * 2.0)
     assert abs(sampler.log_z - exact) < 5 * sampler.log_z_error < 0.05, sampler.summary()

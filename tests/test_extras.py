@@ -47,6 +47,8 @@ DOORS = {
     "to_mdtraj": ("mdtraj", lambda _: to_mdtraj(make_target("aldp"), np.zeros((1, 66)))),
     "save_trajectory": ("mdtraj", lambda to: save_trajectory(make_target("aldp"), np.zeros((1, 66)), to / "a.dcd")),
     "from_numpyro": ("numpyro", lambda _: tp.from_numpyro(lambda: None)),
+    "from_pymc": ("pymc", lambda _: tp.from_pymc(None)),
+    "from_stan": ("bridgestan", lambda _: tp.from_stan("model.stan")),
     "from_torch": ("torch", lambda _: tp.from_torch(lambda x: x.sum(1), 2)),
     "parquet": ("pyarrow", lambda folder: write_draws(folder / "a.parquet", POINTS)),
     "netcdf without ArviZ": ("arviz", lambda folder: write_draws(folder / "a.nc", POINTS)),
@@ -93,7 +95,7 @@ def _names(requirements: list[str]) -> set[str]:
 
 def test_extras_install_what_refusals_ask_for():
     extras = PROJECT["optional-dependencies"]
-    by_use = {extra: packages for extra, packages in extras.items() if extra not in ("all", "dev")}
+    by_use = {extra: packages for extra, packages in extras.items() if extra not in ("all", "dev", "docs")}
     asked = {extra: set() for extra in by_use}
     for package, (_, extra, _) in EXTRAS.items():
         asked[extra].add(DISTRIBUTIONS.get(package, package).lower())

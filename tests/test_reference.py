@@ -194,7 +194,6 @@ def written(tmp_path_factory):
     place = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TEMPERING_CACHE", str(place))
-        patched.setattr("tempering.cli.enable_compilation_cache", lambda: None)  # the suite has its own
         return place, command("reference", "dw4", "-n", 40, "--chains", 16, "--steps", 28, "--seed", 3)
 
 
@@ -206,7 +205,6 @@ def cache(written, tmp_path, monkeypatch):
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     monkeypatch.setenv("TEMPERING_CACHE", str(tmp_path))
-    monkeypatch.setattr("tempering.cli.enable_compilation_cache", lambda: None)
     return tmp_path
 
 

@@ -57,7 +57,8 @@ def test_seconds_are_read_over_all_processes_and_damaged_lines_are_skipped(tmp_p
     assert read_seconds(tmp_path) == {"pilot": 1.5, "training": 2.0}
     write_seconds(tmp_path, {"pilot": 99.0})  # a run's own statistics stay
     with open(tmp_path / "stats.jsonl", "a") as file:
-        file.write(json.dumps({"stage": "pilot", "took": 0.5}) + '\n{"stage": "pilot", "took": "x"}\n{"stage": "tr')
+        lines = [{"seconds": 9.0, "stage": "pilot", "took": 0.5}, {"seconds": 9.0, "stage": "pilot", "took": "x"}]
+        file.write("".join(json.dumps(line) + "\n" for line in lines) + '{"seconds": 9.0, "stage": "tr')
     assert read_seconds(tmp_path) == {"pilot": 2.0, "training": 2.0}
 
 

@@ -1,7 +1,10 @@
 """The library's front door: a density in, a sampler out."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, overload
 
@@ -9,19 +12,22 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
-from tempering.adapters import as_target, reporting
+from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
-from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
-from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.adapters.structure import StructuredTarget, structure_of
+from tempering.compilation import keep_programs
+from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget
-from tempering.methods.own import own_store
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
-from tempering.methods.start import own_start
-from tempering.priors import Normal
+from tempering.methods.start import own_start, rows_of
+from tempering.parallel_tempering.initial import StartFn
 from tempering.registry import target_of
-from tempering.runs.config import OWN_DENSITY, SETTINGS_OF
+from tempering.runs.checkpoint import Nowhere
+from tempering.runs.clock import Clock
+from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF, RunConfig, TargetConfig
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
 from tempering.runs.storage import as_path
@@ -32,6 +38,7 @@ from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
 from tempering.settings import (
     Ladder,
     MethodSettings,
+    as_whole,
     require_choice,
     require_count,
     require_flag,
@@ -39,10 +46,9 @@ from tempering.settings import (
     require_seed,
     resolved,
 )
-from tempering.targets import Referenced, Target, in_inner_coordinates
-from tempering.targets.posterior import in_coordinates, within_bounds
-from tempering.targets.references import check_reference
-from tempering.transforms import flat_chart
+from tempering.targets import Target
+from tempering.targets.posterior import in_coordinates
+from tempering.transforms.centred import Centred
 from tempering.types import OnEvent
 
 __all__ = ["fit", "load"]
@@ -65,6 +71,7 @@ def fit(
     init: Any = None,
     ladder: Sequence[float] | None = None,
     settings: MethodSettings | Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
     callback: OnEvent | None = None,
@@ -87,6 +94,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     init: Any = None,
     ladder: Sequence[float] | None = None,
     settings: MethodSettings | Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
     callback: OnEvent | None = None,
@@ -129,6 +137,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         settings: None takes the method's own, such as `tp.PTSDSettings()`. A dict changes some of them by name, such as
             `{"training.num_steps": 2000}`. A whole settings object takes the place of all. `ladder` and `scale` still
             win over it. `sampler.settings` has what became of them.
+        time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
+            and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
+            takes long to compile, may exceed it. The result then depends on the speed of the machine.
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
@@ -149,13 +160,15 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     if seeds is not None:
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
-        options |= {"ladder": ladder, "settings": settings, "progress": progress, "callback": callback}
+        options |= {"ladder": ladder, "settings": settings, "time_limit": time_limit, "progress": progress}
+        options |= {"callback": callback}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
-    dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, budget))
+    keep_programs()
+    dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
     if prior is None and prior_transform is None:
-        target = _as_fitted(log_density, dim, like, support, reference)
+        target = as_fitted(log_density, dim, like, support, reference)
     else:
-        _refuse_beside_prior(support=support, reference=reference, scale=scale)
+        refuse_beside_prior(support=support, reference=reference, scale=scale)
         target = posterior_of(log_density, dim, like, prior, prior_transform)
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
@@ -163,6 +176,8 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     check_callback(callback)
     if budget is not None:
         require_count("budget", budget)
+    if time_limit is not None:
+        require_positive("time_limit", time_limit)
     if scale is not None:
         require_positive("scale", scale)
         if init is not None:
@@ -176,7 +191,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     changed = suited(_replace(base, ladder_settings, width), target)
     check_budget(changed, target, budget)
     seed = int(seed)
-    with own_store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
+    with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
         with collected_seldom(), reporting(target), followed(progress, callback, store) as (on_event, watch):
@@ -185,7 +200,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 jax.random.key(seed),
                 changed,
                 start_fn=start_fn,
-                ledger=Ledger(budget),
+                ledger=Ledger(budget, clock=Clock(time_limit)),
                 store=store,
                 on_event=on_event,
             )
@@ -223,6 +238,7 @@ def load(
         prior, prior_transform: needed where they are a transform, or distributions of NumPyro that are not ours by
             another name.
     """
+    keep_programs()
     folder = as_path(folder)
     seeds = seeds_in(folder)
     if seeds is not None:
@@ -232,7 +248,7 @@ def load(
         raise RunFolderError(f"{folder} holds no finished sampler (sampler.json is missing); fit or resume it first")
     if log_density is None and (folder / "config.json").exists():
         config = RunFolder.read_config(folder)
-        if config.target.name != OWN_DENSITY:
+        if config.target.name not in (OWN_DENSITY, OWN_MODEL):
             return load_sampler(folder, target_of(config))
     if getattr(log_density, "chart", None) is not None:
         return load_sampler(folder, as_target(log_density))
@@ -244,77 +260,9 @@ def load(
         if sampler.structure is None:
             target = as_target(log_density, sampler.dim)
         else:
-            target = as_target(StructuredTarget(_function_of(log_density), sampler.structure))
+            target = as_target(StructuredTarget(function_of(log_density), sampler.structure))
         sampler.target = in_coordinates(target, sampler.chart)
     return sampler
-
-
-def _as_fitted(log_density: Any, dim: int | None, like: Any, support: Any, reference: Any = None) -> Any:
-    """The target that a method fits, in unbounded coordinates; its `chart` and `structure` lead back to the user's."""
-    if like is None:
-        target = _on_path(as_target(log_density, dim), reference)
-        if support is None:
-            return in_inner_coordinates(target)
-        _refuse_own_coordinates(target, "support")
-        return _bounded(target, flat_chart(support, target.dim), reference)
-    _refuse_own_coordinates(log_density, "like")
-    structure = structure_of(like)
-    if dim is not None and dim != structure.size:
-        raise SettingsError(f"dim = {dim} contradicts `like`, which has {structure.size} numbers; leave `dim` out")
-    chart = chart_of_tree(like, support)
-    target = as_target(StructuredTarget(_function_of(log_density), structure))
-    return _bounded(_on_path(target, reference), chart, reference)
-
-
-def _bounded(target: Any, chart: Any, reference: Any) -> Any:
-    """The target in unbounded coordinates; a box has a reference of its own, unless something is said of one."""
-    return within_bounds(target, chart) if reference is None else in_inner_coordinates(target, chart)
-
-
-def _refuse_beside_prior(**given: Any) -> None:
-    """A prior says where parameters lie, where the path begins and where chains start."""
-    for name, value in given.items():
-        if value is not None:
-            remedy = "; say where chains start by `init=`" if name == "scale" else ""
-            raise SettingsError(f"{name} and a prior both say {_SAID[name]}; leave {name} out{remedy}")
-
-
-_SAID = {
-    "support": "where the parameters lie",
-    "reference": "what the path begins at",
-    "scale": "where chains start",
-}
-
-
-def _on_path(target: Any, reference: Any) -> Any:
-    """The target with the reference that was given, in the coordinates that the target has."""
-    if reference is None:
-        return target
-    if isinstance(reference, str):
-        require_choice("reference", reference, ("none",))
-        return Referenced(target.dim, target, None)
-    if isinstance(reference, Normal) and reference.shape == ():
-        reference = Normal(np.full(target.dim, reference.mean), reference.std)  # one for all, as of a prior
-    if target.geometry is not None:
-        raise SettingsError(f"reference is not for a {type(target).__name__}, which is centred; leave it out")
-    check_reference(reference, target.dim)
-    return Referenced(target.dim, target, reference)
-
-
-def _function_of(log_density: Any) -> Any:
-    log_density = getattr(log_density, "log_density", log_density)
-    if not callable(log_density):
-        raise DensityError(
-            f"log_density is a {type(log_density).__name__}; it must be a function of a tree like `like`"
-        )
-    return log_density
-
-
-def _refuse_own_coordinates(target: Any, what: str) -> None:
-    if any(getattr(target, name, None) is not None for name in ("chart", "geometry")):
-        raise SettingsError(
-            f"{what} is not for a {type(target).__name__}, which has coordinates of its own; leave it out"
-        )
 
 
 def _settings(method: str, given: MethodSettings | Mapping[str, Any] | None, target: Target) -> MethodSettings:
@@ -346,3 +294,46 @@ def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
 
 def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettings:
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
+
+
+def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
+    """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
+    identity = {"dim": target.dim, "density": fingerprint(target)}
+    for part, held in (("chart", target.chart), ("structure", target.structure)):
+        if held is not None and not isinstance(held, Centred):
+            identity[part] = _number(json.dumps(held.as_dict(), sort_keys=True).encode())
+    reference = target.reference
+    if reference is not None:
+        identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
+    if init is not None:
+        rows = start_fn(jax.random.key(0), 8) if callable(init) else rows_of(init, target)
+        identity["init"] = _number(np.asarray(rows).tobytes())
+    return identity
+
+
+def _number(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:6])
+
+
+def _store(out, target, init, start_fn, method, settings, seed, budget, is_automatic):
+    """The folder to keep parts in, new or to be resumed; or nowhere."""
+    if out is None:
+        return nullcontext(Nowhere())
+    own = TargetConfig(OWN_DENSITY, dict(_identity(target, init, start_fn)))
+    how = "settings chosen from the density" if is_automatic else "settings by hand"
+    config = RunConfig("fit", f"a density of one's own, {how}", own, method, settings, seed=seed, budget=budget)
+    if not (as_path(out, "out") / "config.json").exists():
+        return RunFolder.create(out, config)
+    folder = RunFolder.open(out)
+    if folder.config != config:
+        folder.close()
+        raise RunFolderError(
+            f"{out} holds a fit of another density, with other arguments, or by a version with other defaults; choose "
+            "another folder, or repeat the call that made it; `tp.load` reads a finished fit of any of them"
+        )
+    try:
+        folder.mend()
+    except BaseException:
+        folder.close()
+        raise
+    return folder

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.compilation import quick
 from tempering.kernels import ChainState
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.targets.path import ReferenceValues
@@ -60,7 +61,7 @@ class Buffer(eqx.Module):
         """The number of samples."""
         return self.position.shape[0]
 
-    @eqx.filter_jit
+    @quick
     def take(self, indices: Int[Array, " index"]) -> "Buffer":
         """The samples at `indices`, in that order."""
         return jax.tree.map(lambda leaf: leaf[indices], self)
@@ -70,12 +71,12 @@ class Buffer(eqx.Module):
         return ChainState(self.position, self.log_density, self.log_density_grad, self.reference)
 
 
-@jax.jit
+@quick
 def _softmax(log_weight: Float[Array, " particle"]) -> Float[Array, " particle"]:
     return jax.nn.softmax(log_weight)
 
 
-@eqx.filter_jit
+@quick
 def from_states(states: ChainState, origin: str) -> Buffer:
     """Pool states of any leading axes into one buffer."""
     log_density = states.log_density.reshape((-1,))
@@ -86,13 +87,13 @@ def from_states(states: ChainState, origin: str) -> Buffer:
     return Buffer(flat.position, flat.log_density, flat.log_density_grad, code, even, flat.reference)
 
 
-@eqx.filter_jit
+@quick
 def concatenate(first: Buffer, second: Buffer) -> Buffer:
     """All samples of both."""
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, second)
 
 
-@eqx.filter_jit
+@quick
 def subsample(key: Key, buffer: Buffer, size: int) -> Buffer:
     """`size` samples without replacement, in random order."""
     return buffer.take(jax.random.permutation(key, buffer.size)[:size])
@@ -113,14 +114,14 @@ def _with_states(buffer: Buffer, states: ChainState) -> Buffer:
     return Buffer(*own, buffer.origin, buffer.log_weight, states.reference)
 
 
-@eqx.filter_jit
+@quick
 def reweighted(buffer: Buffer, beta: Float[Array, ""], beta_next: Float[Array, ""]) -> Buffer:
     """The same samples weighted for another temperature: (p / r)^(beta_next - beta) more. No evaluation."""
     log_weight = buffer.log_weight + (beta_next - beta) * buffer.states().log_ratio
     return eqx.tree_at(lambda tree: tree.log_weight, buffer, log_weight)
 
 
-@eqx.filter_jit
+@quick
 def padded(buffer: Buffer, size: int) -> Buffer:
     """At least `size` samples: copies of the first without weight are appended."""
     missing = size - buffer.size
@@ -131,7 +132,7 @@ def padded(buffer: Buffer, size: int) -> Buffer:
     return concatenate(buffer, without)
 
 
-@eqx.filter_jit
+@quick
 def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     """Weighted mean and standard deviation of every coordinate. A sample without weight counts for nothing."""
     weight = buffer.weight[:, None]
@@ -141,7 +142,7 @@ def spread(buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     return mean, jnp.sqrt(jnp.sum(square, axis=0))
 
 
-@eqx.filter_jit
+@quick
 def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
     """Weighted covariance."""
     centred = jnp.where(buffer.weight[:, None] > 0, buffer.position - spread(buffer)[0][None], 0.0)

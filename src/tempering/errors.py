@@ -1,6 +1,8 @@
 """What the library refuses, by kind. Every message says what was given, what is allowed and what to do."""
 
+import difflib
 import importlib.util
+from collections.abc import Iterable
 
 __all__ = [
     "BudgetError",
@@ -9,6 +11,7 @@ __all__ = [
     "SettingsError",
     "TemperingError",
     "first_line",
+    "nearest",
     "require_extra",
 ]
 
@@ -38,6 +41,12 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["no message"])[0][:200]
 
 
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean …?)`, or nothing where no known word is like it."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
 EXTRAS = {
     "matplotlib": ("Matplotlib", "plots", ""),
     "jinja2": ("Jinja", "plots", ""),
@@ -45,6 +54,8 @@ EXTRAS = {
     "openmm": ("OpenMM", "molecules", "take a molecule exported before: tempering.molecules.load_molecule"),
     "mdtraj": ("MDTraj", "molecules", "write a .pdb file"),
     "numpyro": ("NumPyro", "numpyro", ""),
+    "pymc": ("PyMC", "pymc", ""),
+    "bridgestan": ("BridgeStan", "stan", "hand over a compiled bridgestan.StanModel"),
     "torch": ("PyTorch", "torch", ""),
     "pyarrow": ("pyarrow", "io", "write an .npz file"),
     "arviz": ("ArviZ", "arviz", "write an .npz file"),

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.buffer import Buffer, concatenate, from_states, subsample
+from tempering.compilation import quick
 from tempering.kernels import Kernel, StepSizes
 from tempering.parallel_tempering.run import Rules, run
 from tempering.parallel_tempering.state import Replicas, Tally, TemperingState
@@ -30,7 +31,7 @@ def planned_evaluations(refinement: Refinement, buffer_size: int, kernel: Kernel
     return 2 * chains * refinement.num_made * kernel.evaluations_per_step
 
 
-@eqx.filter_jit
+@quick
 def join(buffer: Buffer, refined: Buffer) -> Buffer:
     """Both, where every refined state weighs sum(w^2) / sum(w), with w the weights of the buffer.
 

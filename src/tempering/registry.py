@@ -7,7 +7,7 @@ from typing import Any
 from tempering.errors import RunFolderError, SettingsError
 from tempering.molecules import InternalChart, alanine_dipeptide, alanine_in_internal_coordinates
 from tempering.priors import PriorChart
-from tempering.runs.config import OWN_DENSITY, RunConfig
+from tempering.runs.config import OWN_DENSITY, OWN_MODEL, RunConfig
 from tempering.targets import ManyWell, Target, anisotropic_gaussian, dw4, in_inner_coordinates, lennard_jones, mog40
 from tempering.transforms import Chart, read_chart
 
@@ -51,6 +51,11 @@ def target_of(config: RunConfig) -> Target:
         raise RunFolderError(
             "this folder was made by tp.fit with a density of one's own, which is not stored: call tp.fit again with "
             "the same arguments and `out=`, or tp.load(folder, log_density)"
+        )
+    if config.target.name == OWN_MODEL:
+        raise RunFolderError(
+            f"this folder is of the model {config.target.arguments.get('model')}, which only the `tempering` command "
+            "runs: use that, or tp.load(folder, log_density)"
         )
     return in_inner_coordinates(make_target(config.target.name, **config.target.arguments))
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tempering as tp
+from support.compilation import optimised
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
 from support.untrained import untrained
@@ -95,13 +96,10 @@ def test_a_numpyro_model(run_block, tmp_path):
 @SLOW
 def test_a_fit_with_supports_finds_what_is_known():
     """The gamma and beta variables of the second example, whose moments are exact, fitted as a user would."""
-    jax.config.update("jax_disable_most_optimizations", False)
     names: dict = {}
     block = blocks()[1].replace("seed=0)", "seed=0, budget=20_000, progress=False)")
-    try:
+    with optimised():
         exec(compile(block, str(PAGE), "exec"), names)
-    finally:
-        jax.config.update("jax_disable_most_optimizations", True)
     draws, log_weights = names["sampler"].sample_weighted(4000, seed=1)
     means = np.average(draws, axis=0, weights=np.exp(log_weights - log_weights.max()))
     np.testing.assert_allclose(means, [1.0, 1.0 / 3.0], atol=0.05)  # Gamma(3, rate 3) and Beta(2, 4)

@@ -17,7 +17,7 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-COMMANDS = ("list", "run", "resume", "sample", "evaluate", "report", "reference")
+COMMANDS = (*("list", "run", "resume", "watch", "sample", "diagnose", "evaluate", "report", "reference", "completion"),)
 plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 options = st.sampled_from(
     ["--seed", "--budget", "--set", "-n", "--num", "--steps", "--chains", "--num-samples", "--sed"]
@@ -68,7 +68,8 @@ bad_commands = st.one_of(
         lambda seed: ["run", "mog40", "--out", "new", f"--seed={seed}"]
     ),
     st.tuples(
-        st.sampled_from(["resume", "sample", "evaluate", "report"]), st.sampled_from(["file", "full", "nowhere"])
+        st.sampled_from(["resume", "watch", "sample", "diagnose", "evaluate", "report"]),
+        st.sampled_from(["file", "full", "nowhere"]),
     ).map(list),
     st.tuples(
         st.just("sample"), st.just("full"), st.just("-o"), st.sampled_from(["a.csv", "file", "file/x.npz", "b"])

@@ -8,15 +8,13 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
+from support.compilation import QUICK, quick_compilation
 from tempering.settings import (
     Exploration,
     Guidance,
@@ -183,28 +181,9 @@ class Kept:
         self.entries.append(entry)
 
 
-_QUICK = {
-    "jax_disable_most_optimizations": True,  # compiles in two thirds of the time; results differ by rounding only
-    "jax_persistent_cache_enable_xla_caches": "none",  # else the cache's path is part of its keys
-}
-
-
-@contextmanager
-def quick_compilation() -> Iterator[None]:
-    """Compile quickly, to the same programs as the processes of `subprocess_environment`."""
-    before = {name: jax.config.values[name] for name in _QUICK}
-    for name, value in _QUICK.items():
-        jax.config.update(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            jax.config.update(name, value)
-
-
 def subprocess_environment(cache: Path | str) -> dict[str, str]:
     """The environment of a process that runs the package from source, compiled quickly and kept in `cache`."""
-    quick = {name.upper(): str(value) for name, value in _QUICK.items()}
+    quick = {name.upper(): str(value) for name, value in QUICK.items()}
     return {**os.environ, **quick, "PYTHONPATH": str(SOURCE), "TEMPERING_CACHE": str(cache)}
 
 

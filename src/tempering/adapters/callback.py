@@ -87,15 +87,15 @@ def from_callable(
     num_processes: int = 0,
     finite_step: float = 1e-6,
 ) -> CallbackTarget:
-    """Any Python callable as a target for `tp.fit`: NumPy, SciPy, a simulator, a compiled library.
+    """Make any Python function a target for `tp.fit`: NumPy, SciPy, a simulator, a compiled library.
 
     Args:
         fn: the unnormalised log density: one point (dim,) of float64 -> a number, or, with `batched`, (n, dim) -> (n,).
             -inf outside the support.
         dim: dimension of a point.
-        gradient: none: only values are asked for; chains walk at random and the model learns from samples alone.
-            finite: forward differences, for 1 + dim evaluations each, all of them counted. returned: `fn` returns
-            (value, gradient). Or a function that returns the gradient, which counts together with the value.
+        gradient: "none": values only; chains walk at random and the model learns from samples alone. "finite":
+            forward differences, 1 + dim evaluations each, all counted. "returned": `fn` returns (value, gradient). Or
+            a function that returns the gradient; it counts together with the value.
         batched: whether `fn`, and `gradient` if it is a function, take many points at once.
         num_processes: evaluate in so many worker processes; 0 in this one. Close them by `target.close()`, or by
             `with tp.from_callable(…) as target:`; at the end of the program they end by themselves.

@@ -246,11 +246,11 @@ class NumPyroTarget(Target):
 
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
-    """The posterior of a NumPyro model, for `tp.fit`; draws come back as a dict of named parameters.
+    """Make the posterior of a NumPyro model a target for `tp.fit`. Draws are dicts of named parameters.
 
     Args:
-        model: with its data observed, by `obs=` or conditioned.
-        args, kwargs: what the model takes.
+        model: a NumPyro model, with its data observed by `obs=` or by conditioning.
+        args, kwargs: the arguments of the model.
 
     Warns:
         UserWarning: if nothing is observed: the density is then the prior.
@@ -261,8 +261,14 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
         DensityError: if the model raises.
 
     Example:
-        >>> target = tp.from_numpyro(model, x, y=y)  # doctest: +SKIP
-        >>> tp.fit(target).sample(1000)["slope"]  # doctest: +SKIP
+        >>> import numpyro, numpyro.distributions as dist, tempering as tp
+        >>> def model(y=None):
+        ...     mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))
+        ...     numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+        >>> target = tp.from_numpyro(model, y=0.5)
+        >>> target.dim
+        1
+        >>> tp.fit(target).sample(1000)["mean"]  # doctest: +SKIP
     """
     require_extra("numpyro", "NumPyro models")
     if not callable(model):

@@ -56,11 +56,11 @@ class TorchDensity:
 def from_torch(
     fn: Callable[..., Any], dim: int, *, is_energy: bool = False, dtype: Any = None, device: Any = None
 ) -> CallbackTarget:
-    """A PyTorch log density, or an energy, as a target for `tp.fit`; needs the extra `torch`.
+    """Make a PyTorch log density, or an energy, a target for `tp.fit`. Needs the extra `torch`.
 
     Args:
-        fn: a function or `torch.nn.Module`, (n, dim) -> (n,), each row for itself (no batch normalisation in training
-            mode), differentiable by autograd: one pass gives value and gradient, and counts once.
+        fn: a function or `torch.nn.Module`, (n, dim) -> (n,), differentiable by autograd. Rows must not depend on each
+            other (no batch normalisation in training mode). One pass gives value and gradient, and counts once.
         dim: dimension of a point.
         is_energy: whether it returns -log density.
         dtype, device: of the tensors it is given; None takes those of the module's first parameter or buffer, or

@@ -13,10 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import gammaln
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
+from tempering.compilation import quick
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
 from tempering.targets.cost import spend
@@ -106,7 +106,7 @@ def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, 
     drawn.nums.append(num)
 
 
-@eqx.filter_jit
+@quick
 def _sample(key: Key, mixture: StudentMixture, num: int) -> Float[Array, "num dim"]:
     return mixture.sample(key, num)
 
@@ -214,6 +214,8 @@ def _best_tails(
     shares: np.ndarray, means: np.ndarray, covariances: np.ndarray, drawn: Drawn, log_weights: np.ndarray
 ) -> tuple[StudentMixture, float]:
     """The degrees of freedom and the widening with the largest effective share that weighted draws foretell, and it."""
+    from scipy.special import gammaln  # here: it would be a fifth of what importing the library takes
+
     is_used = np.isfinite(log_weights)
     if not np.any(is_used):
         return mixture_of(shares, means, covariances, FIRST_NU, FIRST_WIDENING), 0.0

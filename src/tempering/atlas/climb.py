@@ -57,21 +57,12 @@ def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
         widths: of the cloud that each start came from, which sets its first step.
     """
     num, dim = starts.shape
-    memory, zeros, nothing = jnp.zeros((num, _MEMORY, dim)), jnp.zeros((num,), jnp.int32), jnp.zeros((num, dim))
-    return Climbers(
-        jnp.asarray(starts, jnp.float32),
-        jnp.full((num,), -jnp.inf),
-        nothing,
-        nothing,
-        jnp.ones((num,)),
-        _FIRST_STEP * jnp.asarray(widths, jnp.float32),
-        memory,
-        memory,
-        zeros,
-        zeros,
-        zeros,
-        zeros,
-    )
+    # Made by NumPy: JAX would compile a program for each number of starts.
+    memory, nothing = np.zeros((num, _MEMORY, dim), np.float32), np.zeros((num, dim), np.float32)
+    zeros, ones = np.zeros((num,), np.int32), np.ones((num,), np.float32)
+    points, first = starts.astype(np.float32), np.float32(_FIRST_STEP) * np.asarray(widths, np.float32)
+    own = (points, -np.inf * ones, nothing, nothing, ones, first, memory, memory, zeros, zeros, zeros, zeros)
+    return Climbers(*jax.device_put(own))
 
 
 @eqx.filter_jit

@@ -20,7 +20,7 @@ from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
 from tempering.types import Array, Float
 
-__all__ = ["Survey", "missing_chance", "survey"]
+__all__ = ["TIME_SHARE", "Survey", "missing_chance", "survey"]
 
 NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
@@ -154,6 +154,10 @@ def _is_twice_differentiable(target: Target) -> bool:
     return not is_black_box(target)
 
 
+TIME_SHARE = 0.25
+"""Of a time limit, after which no more searches begin."""
+
+
 def survey(
     seed: int,
     target: Target,
@@ -182,6 +186,8 @@ def survey(
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
     state = placed(*start_fn(rng, NUM_SEARCHERS))
     while ledger.total - before + block + dim * each <= most_evaluations and not _is_enough(found):
+        if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
+            break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
         state = jax.tree.map(np.array, climb(target, state, NUM_TICKS))
         is_over = _settle(target, state, found, ledger, before + most_evaluations)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, covariance, padded, spread
+from tempering.compilation import quick
 from tempering.diffusion.fit import Dataset, LevelData
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.diffusion.precondition import Denoiser, temperature_input
@@ -13,6 +14,7 @@ from tempering.settings import Noise
 from tempering.types import Array, Float
 
 __all__ = [
+    "blank_dataset",
     "dataset_of",
     "denoiser_of",
     "inner_scale",
@@ -38,7 +40,7 @@ _NUM_ANCHORS, _NUM_AROUND, _NUM_NEAREST = 512, 2048, 3
 """Samples whose neighbourhood is looked at, samples among which neighbours are sought, and neighbours taken of each."""
 
 
-@eqx.filter_jit
+@quick
 def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     """sigma_max of the whole run, from the settings or the hottest buffer."""
     if noise.sigma_max is not None:
@@ -47,7 +49,7 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     return _SPREAD_MULTIPLE * jnp.max(std)
 
 
-@eqx.filter_jit
+@quick
 def usable_gradients(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, "particle dim"]:
     """The gradients at beta, NaN for a sample that has none to learn from: not finite, or an outlier.
 
@@ -69,7 +71,7 @@ def usable_gradients(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, "pa
     return jnp.where(is_usable, gradient, jnp.nan)
 
 
-@eqx.filter_jit
+@quick
 def inner_scale(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " dim"]:
     """The within-mode scale of every coordinate, s_i = 1 / sqrt(E[g_i^2]), with g the gradient at beta.
 
@@ -126,7 +128,7 @@ def _inner_scale(buffer: Buffer, beta: Float[Array, ""], has_gradients: bool) ->
     return (inner_scale if has_gradients else inner_scale_of_values)(buffer, beta)
 
 
-@eqx.filter_jit
+@quick
 def noise_levels(
     noise: Noise,
     buffer: Buffer,
@@ -150,7 +152,7 @@ def noise_levels(
     return NoiseLevels(sigma_min, sigma_max)
 
 
-@eqx.filter_jit
+@quick
 def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     """The paper centres nothing and uses one scale; otherwise every coordinate has its own."""
     location, std = spread(buffer)
@@ -160,7 +162,7 @@ def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " di
     return location, jnp.maximum(std, 1e-6 * jnp.max(std))
 
 
-@eqx.filter_jit
+@quick
 def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior:
     """Where sampling starts at sigma_max: the noised buffer's mean and covariance, or plain noise about the origin."""
     location, std = spread(buffer)
@@ -178,7 +180,7 @@ def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | 
     return Denoiser(network, *_location_and_scale(noise, buffer), temperature_input(beta))
 
 
-@eqx.filter_jit
+@quick
 def _places(
     noise: Noise, buffer: Buffer, beta: Array, sigma_max: Array, *, use_gradients: bool, has_gradients: bool, size: int
 ) -> tuple[tuple[LevelData, ...], Float[Array, " place"]]:
@@ -256,13 +258,21 @@ def dataset_of(
     return Dataset(stacked, jax.device_put(padded_share), jax.device_put(padded_judged))
 
 
-@eqx.filter_jit
+def blank_dataset(dim: int, size: int) -> Dataset:
+    """One place of `size` samples, all at the origin: the shapes of a dataset, before there are samples."""
+    one, points = jnp.ones((1,)), jnp.zeros((1, size, dim))
+    scale, weight = jnp.ones((1, dim)), jnp.ones((1, size))
+    levels = LevelData(points, points, weight, NoiseLevels(one, one), scale, scale, scale, one)
+    return Dataset(levels, one, one)
+
+
+@quick
 def stack(*trees):
     """Pytrees of equal structure along a new leading axis `model`."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *trees)
 
 
-@eqx.filter_jit
+@quick
 def unstack(tree, num: int) -> tuple:
     """The inverse of `stack`."""
     return tuple(jax.tree.map(lambda leaf, k=k: leaf[k] if eqx.is_array(leaf) else leaf, tree) for k in range(num))

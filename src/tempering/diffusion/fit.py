@@ -4,6 +4,8 @@ Consumes stacked networks and, for each, the samples of one level or of many; pr
 best held-out loss. One compilation serves every level: what differs between levels is an array.
 """
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,13 +15,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from tempering.compilation import quick
 from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
 from tempering.diffusion.precondition import Denoiser
 from tempering.settings import Training
 from tempering.types import Array, Bool, Float, Int, Key, Keys
 
-__all__ = ["CLIP_NORM", "EMA_DECAY", "WARMUP_STEPS", "Dataset", "FitInfo", "LevelData", "fit_networks"]
+__all__ = [
+    "CLIP_NORM",
+    "EMA_DECAY",
+    "WARMUP_STEPS",
+    "Dataset",
+    "FitInfo",
+    "LevelData",
+    "compile_training",
+    "fit_networks",
+]
 
 WARMUP_STEPS = 100
 """Steps in which the learning rate rises: Adam's moments know nothing at first."""
@@ -232,7 +244,7 @@ def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple
     return jax.vmap(one_model)(keys, fit, frozen, data, parts)
 
 
-@eqx.filter_jit
+@quick
 def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     """The training and the held-out part: every `period`-th sample of a place is held out, at every fit the same.
 
@@ -250,7 +262,7 @@ def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     return picks(~is_held_out, data.share), picks(is_held_out, data.judged)
 
 
-@eqx.filter_jit
+@quick
 def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
     """The last weights of a schedule that was run to its end, unless their held-out loss is clearly above the best.
 
@@ -265,7 +277,7 @@ def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
     return jax.tree.map(choose, fit.average, fit.best)
 
 
-@eqx.filter_jit
+@quick
 def _begin(params: Any, num_models: int) -> _Fit:
     zeros = jnp.zeros((num_models,), jnp.int32)
     worst = jnp.full((num_models,), jnp.inf, jnp.float32)
@@ -273,31 +285,12 @@ def _begin(params: Any, num_models: int) -> _Fit:
     return _Fit(params, params, jax.vmap(_ADAM.init)(params), params, worst, zeros, zeros, zeros, is_stopped)
 
 
-def fit_networks(
-    keys: Keys,
-    networks: Any,
-    data: Dataset,
-    training: Training,
-    *,
-    num_steps: int,
-    on_check: Callable[[int, float], None] = lambda step, loss: None,
-) -> tuple[Any, FitInfo]:
-    """Fit stacked networks, each to its own samples.
-
-    Args:
-        keys: one per model.
-        networks: stacked along the leading axis `model`; a warm start where they have been fitted before.
-        data: stacked likewise.
-        num_steps: optimiser steps at the most, rounded up to whole checks.
-        on_check: called with the step and the mean held-out loss so far.
-
-    Returns:
-        The networks with their averaged weights, the last or the best on the held-out part, and how it went.
-    """
+def _prepared(
+    keys: Keys, networks: Any, data: Dataset, training: Training, num_steps: int
+) -> tuple[_Fit, Any, tuple[_Picks, _Picks], _Rule]:
+    """What a block of training starts from."""
     parts = _parts(data, max(2, round(1 / training.validation_fraction)))
     params, frozen = eqx.partition(networks, eqx.is_inexact_array)
-    num_models = keys.shape[0]
-    fit = _begin(params, num_models)
     rule = _Rule(
         jnp.asarray(training.learning_rate),
         jnp.asarray(float(WARMUP_STEPS)),
@@ -308,12 +301,51 @@ def fit_networks(
         training.batch_size,
         training.check_every,
     )
-    train_loss = last_loss = jnp.full((num_models,), jnp.nan, jnp.float32)
-    for done in range(0, num_steps, training.check_every):
-        is_running = ~fit.is_stopped
+    return _begin(params, keys.shape[0]), frozen, parts, rule
+
+
+def compile_training(keys: Keys, networks: Any, data: Dataset, training: Training) -> None:
+    """Compile what `fit_networks` runs for arguments of these shapes."""
+    fit, frozen, parts, rule = _prepared(keys, networks, data, training, 1)
+    _train_block.lower(keys, fit, frozen, data, parts, rule).compile()
+
+
+def fit_networks(
+    keys: Keys,
+    networks: Any,
+    data: Dataset,
+    training: Training,
+    *,
+    num_steps: int,
+    on_check: Callable[[int, float], None] = lambda step, loss: None,
+    seconds_left: Callable[[], float] = lambda: math.inf,
+) -> tuple[Any, FitInfo]:
+    """Fit stacked networks, each to its own samples.
+
+    Args:
+        keys: one per model.
+        networks: stacked along the leading axis `model`; a warm start where they have been fitted before.
+        data: stacked likewise.
+        num_steps: optimiser steps at the most, rounded up to whole checks.
+        on_check: called with the step and the mean held-out loss so far.
+        seconds_left: for training; the schedule is shortened to end within them, after two blocks at the soonest.
+
+    Returns:
+        The networks with their averaged weights, the last or the best on the held-out part, and how it went.
+    """
+    fit, frozen, parts, rule = _prepared(keys, networks, data, training, num_steps)
+    train_loss = last_loss = jnp.full((keys.shape[0],), jnp.nan, jnp.float32)
+    done = 0
+    while done < num_steps:
+        began, is_running = time.monotonic(), ~fit.is_stopped
         fit, block_loss, last_loss = _train_block(keys, fit, frozen, data, parts, rule)
         train_loss = jnp.where(is_running, block_loss, train_loss)
-        on_check(min(done + training.check_every, num_steps), float(np.mean(np.asarray(fit.best_loss))))
+        done += training.check_every
+        on_check(min(done, num_steps), float(np.mean(np.asarray(fit.best_loss))))
         if np.all(np.asarray(fit.is_stopped)):
             break
+        if done > training.check_every:  # the first block may have been compiled on the way
+            num_more = max(0.0, seconds_left()) // (time.monotonic() - began)
+            num_steps = int(min(num_steps, done + training.check_every * num_more))
+            rule = eqx.tree_at(lambda rule: rule.num_steps, rule, jnp.asarray(float(num_steps)))
     return eqx.combine(_kept(fit, last_loss), frozen), FitInfo(train_loss, fit.best_loss, fit.step, fit.num_nonfinite)

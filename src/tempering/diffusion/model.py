@@ -7,7 +7,7 @@ import jax
 
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.quasi import quasi_normal
-from tempering.diffusion.solve import draw, log_likelihood, method_of
+from tempering.diffusion.solve import compile_densities, compile_draws, draw, log_likelihood, method_of
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Int, Key
 
@@ -50,6 +50,17 @@ class DiffusionModel(eqx.Module):
             rows=rows,
             on_chunk=on_chunk,
         )
+
+    def compile(self, num: int, sampling: Sampling, *, with_density: bool) -> None:
+        """Compile what `draw` runs for up to `num` samples, at most a chunk."""
+        dim = self.prior.location.shape[0]
+        method = method_of(sampling, with_density=with_density, dim=dim)
+        compile_draws(num, self.denoise, self.prior, sigma_grid(self.levels, sampling.num_steps), method)
+
+    def compile_log_prob(self, num: int, sampling: Sampling) -> None:
+        """Compile what `log_prob` runs for up to `num` points, at most a chunk."""
+        method = method_of(sampling, with_density=True, dim=self.prior.location.shape[0])
+        compile_densities(num, self.denoise, self.prior, sigma_grid(self.levels, sampling.num_steps), method)
 
     def log_prob(
         self,

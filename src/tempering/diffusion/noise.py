@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.types import Array, Float, Key
 
 __all__ = ["NoiseLevels", "Prior", "sigma_grid"]
@@ -27,7 +28,7 @@ class NoiseLevels(eqx.Module):
         return jnp.exp(jax.random.uniform(key, minval=low, maxval=high))
 
 
-@eqx.filter_jit
+@quick
 def sigma_grid(levels: NoiseLevels, num_steps: int) -> Float[Array, " node"]:
     """`num_steps` + 1 nodes from sigma_max down to sigma_min, evenly spaced in sigma^(1/rho) (Eq. 5, Karras et al.).
 

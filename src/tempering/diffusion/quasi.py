@@ -8,6 +8,7 @@ from functools import cache
 import jax
 import numpy as np
 
+from tempering.compilation import quick
 from tempering.types import Array, Float, Key
 
 __all__ = ["begin_loading", "quasi_normal"]
@@ -41,7 +42,7 @@ def quasi_normal(key: Key, num: int, dim: int) -> Float[Array, "num dim"]:
     return jax.device_put(normal.astype(np.float32))
 
 
-@jax.jit
+@quick
 def _seed(key: Key) -> Array:
     """Random bits for NumPy's generator."""
     return jax.random.bits(key, (4,), np.uint32)

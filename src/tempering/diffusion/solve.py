@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick, rounded_up
 from tempering.diffusion.churn import Kicks, churned
 from tempering.diffusion.divergence import flow_step, step_with_log_det
 from tempering.diffusion.noise import Prior
@@ -20,7 +21,17 @@ from tempering.numerics import compensated_add
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Int, Key, Keys
 
-__all__ = ["Method", "draw", "flow", "in_chunks", "is_exact", "log_likelihood", "method_of"]
+__all__ = [
+    "Method",
+    "compile_densities",
+    "compile_draws",
+    "draw",
+    "flow",
+    "in_chunks",
+    "is_exact",
+    "log_likelihood",
+    "method_of",
+]
 
 
 _LARGEST_EXACT = 16
@@ -124,9 +135,10 @@ def _draw_chunk(
 
 
 def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None]):
-    """Apply a batched function to chunks of equal size (the last one padded, so nothing is compiled twice)."""
+    """Apply a batched function to chunks of equal size: few sizes in all, so that little is compiled twice."""
     num = jax.tree.leaves(inputs)[0].shape[0]
-    if num <= chunk_size:
+    chunk_size = min(chunk_size, rounded_up(num))
+    if num == chunk_size:
         whole = function(inputs)
         on_chunk(num)
         return whole
@@ -137,13 +149,13 @@ def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callab
     return _joined(pieces, num)
 
 
-@eqx.filter_jit
+@quick
 def _chunk(inputs: Any, begin: Int[Array, ""], size: int) -> Any:
     """`size` rows from `begin` on, a traced number: one program for all chunks. After the last row come the first."""
     return jax.tree.map(lambda leaf: leaf[(begin + jnp.arange(size)) % leaf.shape[0]], inputs)
 
 
-@eqx.filter_jit
+@quick
 def _joined(pieces: list, num: int) -> Any:
     """The first `num` rows of all pieces: what padded the last one is left out."""
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num], *pieces)
@@ -174,6 +186,18 @@ def draw(
     if rows is not None:
         start = jax.tree.map(lambda leaf: leaf[rows], start)
     return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)
+
+
+def compile_draws(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Array, " node"], method: Method) -> None:
+    """Compile what `draw` runs for up to `num` independent samples, `num` at most a chunk."""
+    keys = jax.random.split(jax.random.key(0), num)
+    _draw_chunk.lower((keys, None), denoise, prior, sigmas, method).compile()
+
+
+def compile_densities(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Array, " node"], method: Method) -> None:
+    """Compile what `log_likelihood` runs for up to `num` points, `num` at most a chunk."""
+    keys, points = jax.random.split(jax.random.key(0), num), jnp.zeros((num, prior.location.shape[0]))
+    _likelihood_chunk.lower((keys, points), denoise, prior, sigmas, method).compile()
 
 
 @eqx.filter_jit

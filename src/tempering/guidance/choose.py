@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, Levels
+from tempering.compilation import quick
 from tempering.diffusion import Denoiser, DiffusionModel
 from tempering.diffusion.calibrate import denoiser_of, noise_levels, prior_of
 from tempering.guidance.extrapolate import Guided, GuidedByOne, extrapolation_weights
@@ -96,13 +97,13 @@ def predicted_ess(
     return _share(few, beta, model.log_prob(key, few.position, sampling))
 
 
-@jax.jit
+@quick
 def _evenly_spaced(buffer: Buffer) -> Buffer:
     """The samples that a candidate is judged on."""
     return buffer.take(jnp.arange(0, buffer.size, max(1, buffer.size // NUM_JUDGED))[:NUM_JUDGED])
 
 
-@jax.jit
+@quick
 def _share(buffer: Buffer, beta: Float[Array, ""], log_q: Float[Array, " particle"]) -> Float[Array, ""]:
     log_ratio = buffer.states().tempered(beta) - log_q
     log_weight = jnp.where(buffer.weight > 0, jnp.log(buffer.weight), -jnp.inf)

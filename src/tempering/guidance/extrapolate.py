@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.diffusion import Denoiser
 from tempering.types import Array, Denoise, Float
 
@@ -18,7 +19,7 @@ COORDINATES = {
 """What guidance may be linear in."""
 
 
-@eqx.filter_jit
+@quick
 def extrapolation_weights(
     temperature: Float[Array, ""], nodes: Float[Array, " node"], coordinate: str
 ) -> Float[Array, " node"]:

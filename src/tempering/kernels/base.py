@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.targets.base import Target, evaluate, evaluate_reference
 from tempering.targets.path import ReferenceValues, log_ratio, tempered
 from tempering.targets.units import Units
@@ -40,12 +41,12 @@ class ChainState(eqx.Module):
         """Gradient of the log density at inverse temperature beta."""
         return tempered(beta, self.log_density_grad, self.reference and self.reference.log_density_grad)
 
-    @eqx.filter_jit
+    @quick
     def in_units(self, units: Units) -> "ChainState":
         """The same states measured in `units`: positions, and gradients with respect to them."""
         return self._changed(units.inward, units.gradient)
 
-    @eqx.filter_jit
+    @quick
     def out_of_units(self, units: Units) -> "ChainState":
         """What `in_units` was given."""
         return self._changed(units.outward, units.gradient_outward)

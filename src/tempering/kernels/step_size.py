@@ -7,6 +7,7 @@ runs over all chains of a temperature. A frozen state is one whose step index ha
 import equinox as eqx
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.types import Array, Bool, Float, Int
 
 __all__ = ["StepSizes", "adapt", "guess", "guess_from_spread", "rescale"]
@@ -24,7 +25,7 @@ class StepSizes(eqx.Module):
         return cls(jnp.log(step_size), jnp.zeros((), jnp.int32))
 
 
-@eqx.filter_jit
+@quick
 def guess(
     log_density_grad: Float[Array, "chain dim"], betas: Float[Array, " level"], scale_power: float
 ) -> Float[Array, " level"]:
@@ -40,7 +41,7 @@ def guess(
     return (0.8 * variance * dim ** (-1.0 / 3.0)) ** (scale_power / 2.0)
 
 
-@eqx.filter_jit
+@quick
 def guess_from_spread(
     positions: Float[Array, "chain dim"], betas: Float[Array, " level"], scale_power: float
 ) -> Float[Array, " level"]:
@@ -71,7 +72,7 @@ def adapt(
     return StepSizes(log_step_size, step_sizes.num_updates + is_adapting.astype(jnp.int32))
 
 
-@eqx.filter_jit
+@quick
 def rescale(
     step_size: Float[Array, "*level"], temperature: Float[Array, ""], previous: Float[Array, ""], scale_power: float
 ) -> Float[Array, "*level"]:

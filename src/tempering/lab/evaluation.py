@@ -35,6 +35,7 @@ def judge(
     on_event: OnEvent = ignore_event,
     *,
     trusted: np.ndarray | None = None,
+    evaluates: bool = True,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Metrics by name, JSON-ready, and the arrays that figures need.
 
@@ -42,6 +43,7 @@ def judge(
 
     Args:
         trusted: reference samples of a target that has no exact ones; twice `config.num_samples` are used if there are.
+        evaluates: whether figures may evaluate the density, which a user may pay for.
     """
     target = sampler.target
     key_draw, key_reference, key_second, key_weights, key_likelihood = jax.random.split(key, 5)
@@ -82,7 +84,7 @@ def judge(
                 compared = _compared(sampler, outer, arrays["moved"], sets, config, tell)
                 metrics |= _named(compared, "langevin", remark)
     for name in ("draws", "reference"):
-        if name in arrays:
+        if name in arrays and evaluates:
             sampler.ledger.spend("metrics", arrays[name].shape[0], with_gradient=False)
             arrays[f"{name}_log_density"] = _log_densities(outer, arrays[name])
     if drawn is not None:
@@ -93,7 +95,7 @@ def judge(
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
         if sets and isinstance(outer, MoleculeTarget):
             metrics |= _reweighted(outer, sampler.outer(x), arrays["log_weights"], sets)
-    if sampler.dim == 2 and sampler.geometry is None:
+    if sampler.dim == 2 and sampler.geometry is None and evaluates:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
 

@@ -5,6 +5,7 @@ EDM's sigma_min of 0.002 would blur it. The automatic one, 3 % of the within-mod
 """
 
 import dataclasses
+from typing import NamedTuple
 
 from tempering.runs.config import SETTINGS_OF, MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
@@ -21,9 +22,20 @@ from tempering.settings import (
     Sampling,
     resolved,
 )
-from tempering.transforms.centred import Centred
 
-__all__ = ["MOLECULE_PRESETS", "named_run", "pt_dm_like"]
+__all__ = ["MOLECULE_PRESETS", "Particles", "named_run", "pt_dm_like"]
+
+
+class Particles(NamedTuple):
+    """How many, in how many dimensions: all that presets need of `transforms.Centred`, without JAX."""
+
+    num_particles: int
+    spatial_dim: int
+
+    @property
+    def dim(self) -> int:
+        """Of configurations whose centre of mass is at the origin."""
+        return (self.num_particles - 1) * self.spatial_dim
 
 
 def named_run(
@@ -53,7 +65,7 @@ _BONDS = (
 )
 """As `molecules.alanine_dipeptide().bonds`; written down, because presets load no data. A test compares them."""
 
-_GEOMETRY = Centred(22, 3)
+_GEOMETRY = Particles(22, 3)
 _LEFT = TargetConfig("aldp", {"chirality": "L"})
 # The paper's network cannot tell mirror images apart: D-forms stay in its buffers and are reflected at the end.
 _BOTH = TargetConfig("aldp")
@@ -69,7 +81,7 @@ _PAPER_METRICS = MetricsConfig(num_transport=500, num_weighted=2_000, is_paper_c
 # weighted and moved by HMC in pairs with the hotter level, and one model is fitted at the end (docs/log.md). What is
 # rare must be right at the top: ten times shorter initial chains had half of 0 < phi < 120 degrees at T = 5, and below.
 # The last level is moved on for longer and keeps eight states of every chain: 80,000 samples for the model.
-_DEFAULTS = resolved(PTSDSettings(), _GEOMETRY.dim, **_GEOMETRY.as_dict(), atoms=_ATOMS, bonds=_BONDS)
+_DEFAULTS = resolved(PTSDSettings(), _GEOMETRY.dim, **_GEOMETRY._asdict(), atoms=_ATOMS, bonds=_BONDS)
 _EXPLORATION = Exploration(kernel="hmc", num_leapfrog=16, swap_interval=2)
 _NETWORK = dataclasses.replace(_DEFAULTS.network, is_shared=False)
 _TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=24_000, batch_size=512)

@@ -5,12 +5,12 @@ docs/decisions/0003-paper-presets.md.
 """
 
 import dataclasses
-import difflib
 from typing import Literal
 
 from tempering.errors import SettingsError
 from tempering.lab.ablations import ablations
-from tempering.lab.molecule_presets import MOLECULE_PRESETS, named_run, pt_dm_like
+from tempering.lab.catalogue import unknown_preset
+from tempering.lab.molecule_presets import MOLECULE_PRESETS, Particles, named_run, pt_dm_like
 from tempering.runs.config import SETTINGS_OF, MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
     Exploration,
@@ -28,7 +28,6 @@ from tempering.settings import (
     Training,
     resolved,
 )
-from tempering.transforms.centred import Centred
 
 __all__ = ["ABLATIONS", "PRESETS", "preset"]
 
@@ -109,7 +108,7 @@ def _ours(
     name: str,
     description: str,
     target: TargetConfig,
-    size: int | Centred,
+    size: int | Particles,
     budget: int,
     method: Literal["ptsd", "pt_dm"] = "ptsd",
 ) -> RunConfig:
@@ -118,7 +117,7 @@ def _ours(
     Args:
         size: the dimension, or the particles.
     """
-    geometry = size if isinstance(size, Centred) else None
+    geometry = size if isinstance(size, Particles) else None
     dim, particles = (size, (0, 3)) if isinstance(size, int) else (size.dim, (size.num_particles, size.spatial_dim))
     settings = resolved(SETTINGS_OF[method](), dim, *particles)
     # A thousand of each need a million optimal permutations; weights of a churned sampler cost more than its training.
@@ -132,7 +131,7 @@ def _ours(
 
 def _small_lj13() -> RunConfig:
     """LJ-13 for two CPU cores and minutes: learned from the chains alone, with a network that is quick there."""
-    config = _ours("lj13-small", "LJ-13 on two CPU cores within minutes", _LJ13, Centred(13, 3), 100_000)
+    config = _ours("lj13-small", "LJ-13 on two CPU cores within minutes", _LJ13, Particles(13, 3), 100_000)
     settings = dataclasses.replace(
         config.settings,
         num_final_draws=0,
@@ -145,7 +144,7 @@ def _small_lj13() -> RunConfig:
     return dataclasses.replace(config, settings=settings, metrics=metrics)
 
 
-def _of_liquid(settings: MethodSettings, geometry: Centred) -> MethodSettings:
+def _of_liquid(settings: MethodSettings, geometry: Particles) -> MethodSettings:
     """Lennard-Jones clusters are liquid at T = 1, without barriers: a hotter level lends chains speed and no more.
 
     Few long chains of long trajectories (docs/log.md), started by a short pilot. LJ-13 then has a last level just below
@@ -190,15 +189,15 @@ PRESETS: dict[str, RunConfig] = {
         _ours("mw32", "Many-Well-32, our defaults", _MW32, 32, 300_000),
         _ours("mw64", "Many-Well-64, our defaults", TargetConfig("many_well", {"dim": 64}), 64, 600_000),
         _ours("mw128", "Many-Well-128, our defaults", TargetConfig("many_well", {"dim": 128}), 128, 1_200_000),
-        _ours("dw4", "DW-4, four particles in the plane, our defaults", _DW4, Centred(4, 2), 20_000),
-        _ours("lj13", "Lennard-Jones, 13 particles, our defaults", _LJ13, Centred(13, 3), 100_000),
+        _ours("dw4", "DW-4, four particles in the plane, our defaults", _DW4, Particles(4, 2), 20_000),
+        _ours("lj13", "Lennard-Jones, 13 particles, our defaults", _LJ13, Particles(13, 3), 100_000),
         _small_lj13(),
-        _ours("lj55", "Lennard-Jones, 55 particles, our defaults", _LJ55, Centred(55, 3), 150_000),
+        _ours("lj55", "Lennard-Jones, 55 particles, our defaults", _LJ55, Particles(55, 3), 150_000),
         _ours("mog40-pt-dm", "PT+DM on MoG-40 at the evaluations of mog40", _MOG40, 2, 20_000, "pt_dm"),
         _ours("mw32-pt-dm", "PT+DM on Many-Well-32 at the evaluations of mw32", _MW32, 32, 300_000, "pt_dm"),
-        _ours("dw4-pt-dm", "PT+DM on DW-4, at equal evaluations", _DW4, Centred(4, 2), 20_000, "pt_dm"),
-        _ours("lj13-pt-dm", "PT+DM on LJ-13, at equal evaluations", _LJ13, Centred(13, 3), 100_000, "pt_dm"),
-        _ours("lj55-pt-dm", "PT+DM on LJ-55, at equal evaluations", _LJ55, Centred(55, 3), 150_000, "pt_dm"),
+        _ours("dw4-pt-dm", "PT+DM on DW-4, at equal evaluations", _DW4, Particles(4, 2), 20_000, "pt_dm"),
+        _ours("lj13-pt-dm", "PT+DM on LJ-13, at equal evaluations", _LJ13, Particles(13, 3), 100_000, "pt_dm"),
+        _ours("lj55-pt-dm", "PT+DM on LJ-55, at equal evaluations", _LJ55, Particles(55, 3), 150_000, "pt_dm"),
         _MOG40_PAPER_RUN,
         _MW32_PAPER_RUN,
         _paper_pt_dm(
@@ -244,9 +243,5 @@ def preset(name: str) -> RunConfig:
         SettingsError: for an unknown name; the message lists the known ones.
     """
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        raise SettingsError(
-            f"unknown preset {name!r}{hint}; known: {', '.join(PRESETS)}; `tempering list` describes them"
-        )
+        raise SettingsError(unknown_preset(name))
     return PRESETS[name]

@@ -3,6 +3,7 @@
 Every step leaves a file that marks it done, and a done step is read back, not repeated.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,22 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
+from tempering.adapters import reporting
+from tempering.api import load
+from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
+from tempering.lab.own_models import target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, forecast
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
-from tempering.registry import target_of
-from tempering.runs.config import MetricsConfig, RunConfig
+from tempering.runs.config import OWN_DENSITY, OWN_MODEL, MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
-from tempering.runs.storage import read_json, write_arrays, write_json
+from tempering.runs.progress import noted
+from tempering.runs.storage import as_path, read_json, write_arrays, write_json
 from tempering.runs.watching import Stopwatch, logged, watching
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
@@ -31,19 +36,26 @@ from tempering.targets import ExactTarget, Inner
 from tempering.targets.base import Target
 from tempering.types import OnEvent, ignore_event
 
-__all__ = ["evaluate_folder", "improve_folder", "resume", "run"]
+__all__ = ["evaluate_folder", "improve_folder", "load_run", "resume", "run"]
 
 _METRICS_KEY = 1_000_000
 """Folded into the seed's key for metrics, far from any level."""
 
 
-def run(config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
-    """Carry out `config` in a new folder; returns the content of result.json."""
-    target = target_of(config)
+def run(
+    config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event, *, target: Target | None = None
+) -> dict[str, Any]:
+    """Carry out `config` in a new folder; returns the content of result.json.
+
+    Args:
+        target: that of the configuration, where it was made before.
+    """
+    target = target_of(config) if target is None else target
     forecast(config.settings, target.dim, config.budget)  # refuses a ladder that nothing can be planned for
     check_budget(config.settings, target, config.budget)
     with RunFolder.create(folder, config) as opened:
-        return _carry_out(opened, target, on_event)
+        with noted(opened.path, on_event) as observe:
+            return _carry_out(opened, target, observe)
 
 
 def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
@@ -54,7 +66,8 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
         target = target_of(opened.config)
         opened.log({"event": "resume"})
         opened.mend()
-        return _carry_out(opened, target, on_event)
+        with noted(opened.path, on_event) as observe:
+            return _carry_out(opened, target, observe)
 
 
 def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_event) -> dict[str, Any]:
@@ -65,13 +78,33 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
     with RunFolder.open(folder) as opened:
         sampler = load_sampler(opened.path, target_of(opened.config))
         opened.log({"event": "resume"})
-        watch = Stopwatch(opened)
-        observed = watching(watch.observe, logged(), on_event)
-        improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
-        improved.seconds = watch.stop()
-        replace_sampler(improved, opened.path)
-        opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
-        return _judge(opened, improved, opened.config.metrics, on_event)
+        with noted(opened.path, on_event) as observe:
+            watch = Stopwatch(opened)
+            with reporting(sampler.target):
+                observed = watching(watch.observe, logged(), observe)
+                improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
+            improved.seconds = watch.stop()
+            replace_sampler(improved, opened.path)
+            opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
+            return _judge(opened, improved, opened.config.metrics, observe)
+
+
+def load_run(folder: str | Path, *, evaluates: bool) -> Any:
+    """The sampler of a folder, as `tp.load` reads it; a model of a user's file is read too where it is needed.
+
+    Args:
+        evaluates: whether the density is going to be evaluated.
+    """
+    path = as_path(folder)
+    if not (path / "config.json").exists() or not has_sampler(path):
+        return load(path)
+    config = RunFolder.read_config(path)
+    if config.target.name != OWN_MODEL:
+        return load(path)
+    if not evaluates:
+        with suppress(SettingsError):  # of coordinates that only the model has
+            return load(path)
+    return load_sampler(path, target_of(config))
 
 
 @collected_seldom()
@@ -86,7 +119,8 @@ def evaluate_folder(
     """
     with RunFolder.open(folder) as opened:
         sampler = load_sampler(opened.path, target_of(opened.config))
-        return _judge(opened, sampler, (config or opened.config).metrics, on_event)
+        with noted(opened.path, on_event) as observe:
+            return _judge(opened, sampler, (config or opened.config).metrics, observe)
 
 
 @collected_seldom()
@@ -97,15 +131,16 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
         watch = Stopwatch(folder)
-        sampler = METHODS[config.method].fit(
-            target,
-            jax.random.key(config.seed),
-            config.settings,
-            ledger=Ledger(config.budget),
-            store=folder,
-            on_event=watching(watch.observe, logged(), on_event),
-            **ways,
-        )
+        with reporting(target):
+            sampler = METHODS[config.method].fit(
+                target,
+                jax.random.key(config.seed),
+                config.settings,
+                ledger=Ledger(config.budget),
+                store=folder,
+                on_event=watching(watch.observe, logged(), on_event),
+                **ways,
+            )
         sampler.seconds = watch.stop()
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
@@ -116,7 +151,8 @@ def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_even
     config = folder.config
     key = jax.random.fold_in(jax.random.key(config.seed), _METRICS_KEY)
     trusted, notes = _trusted(config, settings.num_samples, sampler.target)
-    metrics, arrays = judge(sampler, key, settings, on_event, trusted=trusted)
+    is_own = config.target.name in (OWN_DENSITY, OWN_MODEL)
+    metrics, arrays = judge(sampler, key, settings, on_event, trusted=trusted, evaluates=not is_own)
     write_arrays(folder.path / "evaluation.npz", arrays)
     folder.log({"event": "judged"})
     exact = sampler.target.log_z() if isinstance(sampler.target, ExactTarget) else None

@@ -2,9 +2,11 @@
 
 import jax
 
+from tempering.compilation import Ahead
 from tempering.methods.budget import Plan, plan_run
 from tempering.methods.learn import new_networks
 from tempering.methods.pilot import prepare
+from tempering.methods.rehearse import rehearse
 from tempering.methods.run import Run
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.checkpoint import Journal, Nowhere, Store
@@ -38,7 +40,9 @@ def begin(
     """
     journal = Journal(ledger or Ledger(), store or Nowhere())
     run = Run(target, key, settings, Plan(journal.ledger.budget or 0), journal, on_event)
-    run.settings, run.start = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, journal, run.tell)
+    with Ahead() as ahead:
+        rehearse(ahead, target, settings, journal.ledger.budget)
+        run.settings, run.start = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, journal, run.tell)
     way, found = run.start.way, run.start.found
     if way is not None and found is not None and found.is_shaped:
         run.target = Shaped(target, found.learned)

@@ -16,7 +16,7 @@ from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot
 from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.runs.ledger import Ledger
 from tempering.settings import DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
-from tempering.settings.checks import require_count
+from tempering.settings.checks import as_whole, require_count
 from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
 
@@ -69,19 +69,23 @@ def default_budget(dim: int) -> int:
 
 
 def split_budget(budget: int, dim: int) -> tuple[int, int]:
-    """Evaluations for fitting and for weighted draws afterwards, where one budget has to pay for both.
+    """Split one budget into evaluations for the fit and evaluations for weighted draws afterwards.
 
-    A quarter goes into weights, at most 20,000. Below a quarter of the default budget a fit needs everything, and its
-    plain draws are the answer: weights of a poor model are worth little.
+    A quarter goes into weighted draws, 20,000 at most. Below a quarter of the default budget all goes into the fit:
+    weights of a poor model are worth little.
 
-        fitting, weighing = tp.split_budget(50_000, dim=2)
-        sampler = tp.fit(log_density, dim=2, budget=fitting)
-        if weighing:
-            draws, log_weights = sampler.sample_weighted(weighing, is_quasi_random=True)
+    Example:
+        >>> import tempering as tp
+        >>> fitting, weighing = tp.split_budget(50_000, dim=2)
+        >>> fitting, weighing
+        (37500, 12500)
+        >>> tp.split_budget(10_000, dim=2)
+        (10000, 0)
 
     Raises:
         SettingsError: for a budget or a dimension below 1.
     """
+    budget = as_whole(budget)
     require_count("budget", budget)
     require_count("dim", dim)
     if budget < _LEAST_TO_WEIGH * default_budget(dim):

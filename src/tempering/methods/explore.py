@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, Levels, from_states, subsample
+from tempering.compilation import quick
 from tempering.diffusion.calibrate import largest_sigma
 from tempering.kernels import ChainState
 from tempering.methods.explore_modes import explore_modes
@@ -86,7 +86,7 @@ def explore(run: Run, temperatures: tuple[float, ...], keep: int) -> Levels:
     return Levels(temperatures[-keep:], kept, result.step_size[-2:], sigma_max, run.networks, has_gradient(target))
 
 
-@eqx.filter_jit
+@quick
 def _pooled(key: Key, draws: ChainState, units: Units, level: Int[Array, ""], size: int) -> tuple[ChainState, Buffer]:
     """The draws of one level, a traced number, and a buffer of `size` of them in the target's own units."""
     own = jax.tree.map(lambda leaf: leaf[level], draws)
@@ -102,7 +102,7 @@ def _stationarity(target, draws: ChainState, units: Units, beta: Float[Array, ""
     return {name: finite_or_none(value) for name, value in numbers.items()}
 
 
-@eqx.filter_jit
+@quick
 def _mixing(
     target, draws: ChainState, units: Units, beta: Float[Array, ""], *, has_gradients: bool
 ) -> dict[str, Float[Array, ""]]:

@@ -10,6 +10,7 @@ import numpy as np
 from tempering.adapters import reporting
 from tempering.atlas.mixture import StudentMixture
 from tempering.buffer import ORIGINS, Buffer, Levels
+from tempering.compilation import quick
 from tempering.diffusion.calibrate import largest_sigma
 from tempering.kernels import ChainState
 from tempering.methods.run import Run
@@ -67,7 +68,7 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     return Levels(temperatures[-keep:], kept, jnp.ones((2,)), sigma_max, run.networks, has_gradient(run.target))
 
 
-@eqx.filter_jit
+@quick
 def _sample(key: Key, reference: StudentMixture, num: int) -> Float[Array, "num dim"]:
     return reference.sample(key, num)
 
@@ -89,7 +90,7 @@ def _together(key: Key, target: Target, reference: StudentMixture, before: tuple
     return _Draws(ChainState(position, value, gradient, own), log_ratio)
 
 
-@eqx.filter_jit
+@quick
 def _buffer(weighted: Weighted) -> Buffer:
     states = weighted.states
     origin = jnp.full(states.log_density.shape, ORIGINS.index("reference"), jnp.int32)

@@ -16,6 +16,7 @@ from tempering.methods.explore_modes import MODES
 from tempering.methods.model import model_of
 from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
+from tempering.runs.clock import Clock
 from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import coverage
@@ -27,7 +28,7 @@ from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.weigh import Weighted, weigh
 
-__all__ = ["checked_log_z", "determinants", "finish", "with_final_weights"]
+__all__ = ["checked_log_z", "determinants", "finish", "judging", "with_final_weights"]
 
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
@@ -50,8 +51,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     """
     settings, beta, journal = run.settings, jnp.ones(()), run.journal
     model, sampling = model_of(run, levels, levels.networks[-1]), settings.sampling
-    if sampling.divergence == "automatic" and run.target.dim <= LARGEST_EXACT:
-        sampling = dataclasses.replace(sampling, divergence="exact")
+    sampling = judging(sampling, run.target.dim)
     records = journal.ordered()
     num_starts = settings.initial.num_chains * sum(record.ess_fraction is None for record in records)
     sampler = Sampler(
@@ -64,7 +64,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         ledger=journal.ledger,
         log_z=records[-1].log_z,
         log_z_error=records[-1].log_z_error,
-        checks=dataclasses.replace(run.start.checks, num_starts=num_starts),
+        checks=dataclasses.replace(run.start.checks, num_starts=num_starts, **_time(journal.ledger.clock)),
         chart=run.target.chart,
         structure=run.target.structure,
         settings=settings,
@@ -94,6 +94,18 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     )
     finished.paid.note(FIT, weighted)
     return finished
+
+
+def _time(clock: Clock) -> dict[str, Any]:
+    """What a time limit has done, as checks."""
+    return {"time_limit": clock.limit, "hurried": ", ".join(clock.hurried) or None}
+
+
+def judging(sampling: Sampling, dim: int) -> Sampling:
+    """The settings of draws that a finished sampler is judged by: with exact determinants, if they can be had."""
+    if sampling.divergence == "automatic" and dim <= LARGEST_EXACT:
+        return dataclasses.replace(sampling, divergence="exact")
+    return sampling
 
 
 def with_final_weights(

@@ -19,7 +19,7 @@ from tempering.settings import MethodSettings
 from tempering.targets.base import Target
 from tempering.types import Array, Float
 
-__all__ = ["Way", "optima_in", "way_from", "with_modes"]
+__all__ = ["Way", "enough_draws", "optima_in", "way_from", "with_modes"]
 
 Settings = TypeVar("Settings", bound=MethodSettings)
 
@@ -52,7 +52,7 @@ def way_from(found: Found, settings: Settings, target: Target, left: int, kernel
     temperatures = (1.0,) if found.is_shaped or found.share >= GOOD_SHARE else _first_two(found)
     if temperatures == (1.0,):
         num_final = num_final_draws(settings, left)
-        num = max(1, min(left - num_final, int(_enough(target.dim) / found.share) - before))
+        num = max(1, min(left - num_final, int(enough_draws(target.dim) / found.share) - before))
         settings = dataclasses.replace(settings, buffer_size=max(20, num + before), num_final_draws=num_final)
     else:
         # A level keeps three tenths: so many steps lead from the share of the reference to the whole.
@@ -63,7 +63,7 @@ def way_from(found: Found, settings: Settings, target: Target, left: int, kernel
     return settings, Way(temperatures, num, joined([found.before, found.reference], [before, num]))
 
 
-def _enough(dim: int) -> int:
+def enough_draws(dim: int) -> int:
     """Effective draws from which a model has nothing to learn that more of them would show."""
     return 20_000 + 2_000 * dim
 

@@ -32,7 +32,7 @@ from tempering.runs.records import finite_or_none
 from tempering.runs.watching import followed
 from tempering.sampler import Sampler
 from tempering.sampler.paid import FIT, Paid, usable, weighted_buffer
-from tempering.settings import Resampling, require_count, require_flag, require_seed
+from tempering.settings import Resampling, as_whole, require_count, require_flag, require_seed
 from tempering.targets.cost import has_gradient
 from tempering.types import Array, Float, Key, OnEvent
 from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
@@ -54,6 +54,7 @@ _KEPT = "training did not make the model better: the one from before was kept"
 
 def improve(sampler: Sampler, budget: int, *, seed: int = 0, progress: bool = True) -> Sampler:
     """What `Sampler.improve` does; arguments and refusals as there."""
+    budget = as_whole(budget)
     require_count("budget", budget)
     require_seed("seed", seed)
     require_flag("progress", progress)

@@ -1,5 +1,6 @@
 """Algorithm 1's learning: from the buffers of the levels to trained networks."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Levels
+from tempering.compilation import quick, rounded_up
 from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.quasi import begin_loading
 from tempering.methods.practise import FIRST_PART, practised
 from tempering.methods.run import Run, keeps_networks
-from tempering.methods.stages import next_temperature
+from tempering.methods.stages import LEVELS_SHARE, next_temperature
 from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.settings import DescentSettings, Network, PTSDSettings, Training
 from tempering.types import Array, Bool, Int, Key, Keys
@@ -26,6 +28,8 @@ _MEMORY = 0.5
 """With one network for all levels, how often a level's samples are seen for once of the next colder's."""
 
 
+_TIME_SHARE = 0.85
+"""Of a time limit, after which no more steps of training begin; the rest is for the final weights."""
 _CAREFUL = 0.1
 """Of the learning rate, where networks are trained again."""
 _WORST_LOSS = 10.0
@@ -39,7 +43,7 @@ def is_sound(networks: eqx.Module, info: FitInfo) -> bool:
     return bool(_is_finite(networks)) and bool(np.all(np.asarray(info.validation_loss) < _WORST_LOSS))
 
 
-@eqx.filter_jit
+@quick
 def _is_finite(networks: eqx.Module) -> Bool[Array, ""]:
     weights = jax.tree.leaves(eqx.filter(networks, eqx.is_inexact_array))
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in weights]))
@@ -47,8 +51,12 @@ def _is_finite(networks: eqx.Module) -> Bool[Array, ""]:
 
 def new_networks(key: Key, dim: int, network: Network, num: int) -> tuple[eqx.Module, ...]:
     """`num` untrained networks with the same initial weights: guidance takes the difference of what they learn."""
-    # One program, not one for each layer's numbers.
-    return eqx.filter_jit(lambda: (make_network(key, dim, network),) * num)()
+    return (_new_network(key, dim, network),) * num
+
+
+@quick  # one program, not one for each layer's numbers
+def _new_network(key: Key, dim: int, network: Network) -> eqx.Module:
+    return make_network(key, dim, network)
 
 
 @keeps_networks
@@ -79,15 +87,22 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
             begin_loading()  # the device trains by itself
         run.tell("training", level, step, max(step, num_steps), temperature=temperature, loss=loss)
 
+    clock, share = run.journal.ledger.clock, LEVELS_SHARE if not is_last else _TIME_SHARE
+
+    def seconds_left() -> float:
+        clock.ends("training", share)
+        return clock.left(share)
+
     keys = _keys_of(
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
     more_fn = None
     if run.start.way is not None and levels.num_done == 1:
-        more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, stack(*data), on_check)  # noqa: E731
+        watch = {"on_check": on_check, "seconds_left": seconds_left}
+        more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, stack(*data), **watch)  # noqa: E731
     networks = stack(*networks)
     fitted, info = fit_soundly(
-        keys, networks, stack(*data), training, num_steps, run.record(level), on_check=on_check, more_fn=more_fn
+        keys, networks, stack(*data), training, num_steps, run.record(level), on_check, seconds_left, more_fn
     )
     for index, own in enumerate(fitted_levels):
         note_fit(run.record(own), info, index)
@@ -102,6 +117,7 @@ def fit_soundly(
     num_steps: int,
     record: LevelRecord,
     on_check: Callable[[int, float], None],
+    seconds_left: Callable[[], float] = lambda: math.inf,
     more_fn: Callable[[eqx.Module, FitInfo], tuple[eqx.Module, FitInfo]] | None = None,
 ) -> tuple[eqx.Module, FitInfo]:
     """`fit_networks`, and again more carefully where it goes wrong; the record says so. Networks are never lost.
@@ -109,13 +125,14 @@ def fit_soundly(
     Args:
         more_fn: trains on what the first fit came to.
     """
-    fitted, info = fit_networks(keys, networks, data, training, num_steps=num_steps, on_check=on_check)
+    watch = {"on_check": on_check, "seconds_left": seconds_left}
+    fitted, info = fit_networks(keys, networks, data, training, num_steps=num_steps, **watch)
     fitted, info = (fitted, info) if more_fn is None else more_fn(fitted, info)
     if is_sound(fitted, info):
         return fitted, info
     careful = replace(training, learning_rate=_CAREFUL * training.learning_rate)
     plain = eqx.tree_at(lambda data: data.levels.blend_variance, data, replace_fn=jnp.zeros_like)
-    fitted, info = fit_networks(keys, networks, plain, careful, num_steps=num_steps, on_check=on_check)
+    fitted, info = fit_networks(keys, networks, plain, careful, num_steps=num_steps, **watch)
     is_mended = is_sound(fitted, info)
     record.note_rescue(_MENDED if is_mended else _KEPT, is_lasting=not is_mended)
     return (fitted if is_mended else networks), info
@@ -130,8 +147,9 @@ def note_fit(record: LevelRecord, info: FitInfo, index: int) -> None:
 
 
 def _place_size(settings) -> int:
-    """Samples per place of a dataset: as many as the usual buffer has."""
-    return max(settings.buffer_size, settings.level_size or 0) if _is_drawn(settings) else settings.buffer_size
+    """Samples per place of a dataset: those of the usual buffer, rounded up, so that runs share their programs."""
+    size = max(settings.buffer_size, settings.level_size or 0) if _is_drawn(settings) else settings.buffer_size
+    return rounded_up(size)
 
 
 def _is_drawn(settings) -> bool:
@@ -200,7 +218,7 @@ def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
     )
 
 
-@jax.jit
+@quick
 def _keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
     """A key for each of the levels."""
     return jax.vmap(lambda level: jax.random.fold_in(key, level))(levels)

@@ -4,7 +4,7 @@ Most densities are learned in a part of the steps; a few, with many narrow modes
 effective share that the model's weights will have is foretold from draws that are paid for: no evaluation.
 """
 
-import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,21 +13,22 @@ import jax
 import jax.numpy as jnp
 
 from tempering.buffer import Levels
+from tempering.compilation import quick
 from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import unstack
+from tempering.methods.finish import judging
 from tempering.methods.model import model_of
 from tempering.methods.run import Run
-from tempering.settings.defaults import LARGEST_EXACT
 from tempering.types import Key, Keys
 from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
 from tempering.weights.resample import indices_by_weight
 
 __all__ = ["FIRST_PART", "practised"]
 
-FIRST_PART = 2
+FIRST_PART = 8
 """Training begins with this part of its steps; every further turn has twice as many as the one before."""
-_MOST_TURNS = 3
-_ENOUGH, _GAIN = 0.9, 1.05
+_MOST_TURNS = 5
+_ENOUGH, _GAIN = 0.95, 1.05
 """Effective share from which a model is good, and the gain that the last turn must have brought for another."""
 
 
@@ -39,17 +40,19 @@ def practised(
     keys: Keys,
     data: Dataset,
     on_check: Callable[[int, float], None],
+    seconds_left: Callable[[], float] = lambda: math.inf,
 ) -> tuple[Any, FitInfo]:
     """The stacked networks trained on, turn by turn, until the foretold effective share is large or stops growing."""
     training = run.settings.training
     num_steps = max(1, training.num_steps // FIRST_PART)
     share, total = _foretold(run, levels, networks), info.num_steps
     for turn in range(1, _MOST_TURNS):
-        if share >= _ENOUGH:
+        if share >= _ENOUGH or seconds_left() <= 0.0:
             break
         num_steps *= 2
         keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-        later, later_info = fit_networks(keys, networks, data, training, num_steps=num_steps, on_check=on_check)
+        watch = {"on_check": on_check, "seconds_left": seconds_left}
+        later, later_info = fit_networks(keys, networks, data, training, num_steps=num_steps, **watch)
         better = _foretold(run, levels, later)
         total = total + later_info.num_steps
         is_last = turn == _MOST_TURNS - 1 or better < _GAIN * share
@@ -63,15 +66,13 @@ def practised(
 def _foretold(run: Run, levels: Levels, networks: Any) -> float:
     """The effective share of the model's weights, from weighted draws of the last level."""
     key_pick, key_density = jax.random.split(run.key_of(1, "finish"))
-    buffer, sampling = levels.buffers[-1], run.settings.sampling
-    if sampling.divergence == "automatic" and run.target.dim <= LARGEST_EXACT:
-        sampling = dataclasses.replace(sampling, divergence="exact")
+    buffer, sampling = levels.buffers[-1], judging(run.settings.sampling, run.target.dim)
     model = model_of(run, levels, unstack(networks, 1)[-1])
     rows = _picked(key_pick, buffer.log_weight)
     ratios = buffer.log_density[rows] - model.log_prob(key_density, buffer.position[rows], sampling)
     return float(predicted_ess_fraction(ratios, jnp.full((NUM_JUDGED,), -jnp.log(float(NUM_JUDGED)))))
 
 
-@eqx.filter_jit
+@quick
 def _picked(key: Key, log_weight: Any) -> Any:
     return indices_by_weight(key, log_weight, NUM_JUDGED, "systematic")

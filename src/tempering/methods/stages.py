@@ -30,9 +30,22 @@ from tempering.weights.truncate import truncated
 from tempering.weights.weigh import Weighted
 from tempering.weights.weigh import weigh as weigh_points
 
-__all__ = ["Draws", "draw", "guide", "next_temperature", "refine", "resample", "reweigh", "truncate", "weigh"]
+__all__ = [
+    "LEVELS_SHARE",
+    "Draws",
+    "draw",
+    "guide",
+    "next_temperature",
+    "refine",
+    "resample",
+    "reweigh",
+    "truncate",
+    "weigh",
+]
 
 
+LEVELS_SHARE = 0.6
+"""Of a time limit, after which the next level is the last, and drawn from in few draws."""
 _MORE_BEFORE = 4.0
 """Effective samples of the level before over those of the draws, from which the former take their place."""
 
@@ -48,6 +61,8 @@ class Draws(NamedTuple):
 def next_temperature(run: Run, levels: Levels) -> float:
     """The next temperature: that of the ladder, or as cold as the coldest buffer can be reweighted to."""
     done, last, buffer = levels.num_done, levels.temperature, levels.buffers[-1]
+    if run.journal.ledger.clock.ends("the levels", LEVELS_SHARE):
+        return 1.0
     if not is_adaptive(run.settings):
         return run.start.temperatures[done]
     aim = ladder.next_temperature(buffer.states().log_ratio, buffer.weight, last)
@@ -83,6 +98,13 @@ def draw(run: Run, levels: Levels, model: DiffusionModel) -> Draws:
 
 def _num_draws(run: Run, levels: Levels) -> int:
     """Samples of the next level. Where the budget sets the sizes, the last level has all that is left of it."""
+    settings, ledger = run.settings, run.journal.ledger
+    if ledger.clock.ends("the draws of the last level", LEVELS_SHARE):
+        return min(_planned_draws(run, levels), 2 * settings.sampling.chunk_size)
+    return _planned_draws(run, levels)
+
+
+def _planned_draws(run: Run, levels: Levels) -> int:
     settings, ledger = run.settings, run.journal.ledger
     if levels.temperatures[-1] > 1.0:
         return settings.level_size or settings.buffer_size

@@ -5,10 +5,10 @@ Z_{k+1} / Z_k = E_k[exp(d l / 2)] / E_{k+1}[exp(-d l / 2)], with d = beta_{k+1} 
 relative to that of a reference where there is one.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.numerics import log_mean_exp
 from tempering.types import Array, Float
 
@@ -22,7 +22,7 @@ def _log_ratios(log_density: Float[Array, "level n"], betas: Float[Array, " leve
     return jax.vmap(one)(log_density[:-1], log_density[1:], betas[1:] - betas[:-1])
 
 
-@eqx.filter_jit
+@quick
 def stepping_stone(
     log_density: Float[Array, "level draw chain"], betas: Float[Array, " level"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

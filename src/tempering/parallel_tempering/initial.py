@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.kernels import ChainState, Kernel
 from tempering.parallel_tempering.pilot.relax import settled
 from tempering.parallel_tempering.run import Rules, run
@@ -40,7 +41,7 @@ def rows_start(rows: Float[Array, "row dim"]) -> StartFn:
     return lambda key, num: _some_rows(key, rows, num)
 
 
-@eqx.filter_jit
+@quick
 def _some_rows(key: Key, rows: Float[Array, "row dim"], num: int) -> Float[Array, "chain dim"]:
     more = jax.random.randint(key, (max(0, num - rows.shape[0]),), 0, rows.shape[0])
     return rows[jnp.concatenate([jnp.arange(min(num, rows.shape[0])), more])]

@@ -1,14 +1,14 @@
 """Have the chains of one level forgotten where they started, and do they stay? No evaluations."""
 
-import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.types import Array, Float
 
 __all__ = ["drift", "split_rhat", "virial"]
 
 
-@jax.jit
+@quick
 def split_rhat(draws: Float[Array, "draw chain dim"]) -> Float[Array, " dim"]:
     """Split R-hat of every coordinate (Gelman et al. 2013): the two halves of each chain must agree.
 
@@ -21,7 +21,7 @@ def split_rhat(draws: Float[Array, "draw chain dim"]) -> Float[Array, " dim"]:
     return jnp.sqrt((num_half - 1) / num_half + between / within)
 
 
-@jax.jit
+@quick
 def virial(
     position: Float[Array, "draw chain dim"], gradient: Float[Array, "draw chain dim"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -38,7 +38,7 @@ def virial(
     return jnp.mean(of_chain), jnp.std(of_chain, ddof=1) / jnp.sqrt(of_chain.shape[0])
 
 
-@jax.jit
+@quick
 def drift(draws: Float[Array, "draw chain dim"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """What the two halves of the draws differ by: the largest shift of a mean, and the largest growth of a spread.
 

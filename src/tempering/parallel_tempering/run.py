@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.compilation import quick
 from tempering.errors import DensityError
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.kernels.step_size import adapt, guess, guess_from_spread
@@ -205,7 +206,7 @@ def start(
     return _first_state(chain, betas, kernel.scale_power, has_gradients=has_gradient(target)), num_bad
 
 
-@eqx.filter_jit
+@quick
 def _first_state(chain: ChainState, betas: Array, scale_power: float, *, has_gradients: bool) -> TemperingState:
     """Chains before their first step, with step sizes guessed from where they stand.
 
@@ -224,7 +225,7 @@ def _first_state(chain: ChainState, betas: Array, scale_power: float, *, has_gra
     return TemperingState(chain, step_sizes, Replicas.start(num_levels, num_chains), Tally.zero(num_levels), zero)
 
 
-@jax.jit
+@quick
 def _usability(chain: ChainState) -> tuple[Array, Array, Array, Array]:
     """Which points can start a chain, how many cannot; of the former the range of log densities and steepest slope."""
     is_good = jnp.isfinite(chain.log_density) & jnp.all(jnp.isfinite(chain.log_density_grad), axis=-1)
@@ -313,7 +314,7 @@ def run(
     return state, _joined(blocks)
 
 
-@jax.jit
+@quick
 def _joined(blocks: list[ChainState]) -> ChainState:
     """Draws of all blocks, by level."""
     return jax.tree.map(lambda *leaves: jnp.swapaxes(jnp.concatenate(leaves), 0, 1), *blocks)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.compilation import quick
 from tempering.kernels import ChainState, StepSizes
 from tempering.types import Array, Float, Int
 
@@ -45,7 +46,7 @@ class Tally(eqx.Module):
         zero = jnp.zeros((), jnp.int32)
         return cls(zero, jnp.zeros((num_levels,)), counts, pairs, pairs, zero)
 
-    @eqx.filter_jit
+    @quick
     def cleared(self) -> "Tally":
         """The same levels with nothing counted."""
         return jax.tree.map(jnp.zeros_like, self)

@@ -74,7 +74,16 @@ class Distribution(eqx.Module):
 
 
 class Uniform(Distribution):
-    """Uniform between `low` and `high`, both finite."""
+    """Uniform between `low` and `high`, both finite.
+
+    Example:
+        >>> import tempering as tp
+        >>> prior = {"angle": tp.Uniform(0.0, 3.14), "mass": tp.LogNormal(0.0, 1.0)}
+        >>> tp.Uniform(2.0, 1.0)
+        Traceback (most recent call last):
+        ...
+        tempering.errors.SettingsError: ...
+    """
 
     low: Float[Array, "*shape"]
     high: Float[Array, "*shape"]
@@ -96,13 +105,18 @@ class Uniform(Distribution):
 
 
 class Normal(Distribution):
-    """Normal: a prior of one number, of all that share it, or, with an array for the mean, of independent numbers.
+    """Normal distribution. With an array for the mean, independent numbers.
 
-    With a mean of shape (dim,) it is a reference too, for coordinates whose place and width are roughly known.
+    With a mean of shape (dim,) it can be a `reference=` as well.
 
     Args:
         mean: a number or an array.
-        std: of the same shape, or one number for all.
+        std: the standard deviation: an array of the same shape, or one number for all.
+
+    Example:
+        >>> import jax.numpy as jnp, tempering as tp
+        >>> round(float(tp.Normal(jnp.zeros(2), 1.0).log_density(jnp.zeros(2))), 4)
+        -1.8379
     """
 
     mean: Float[Array, "*shape"]
@@ -125,7 +139,13 @@ class Normal(Distribution):
 
 
 class LogNormal(Distribution):
-    """exp of a normal with `mean` and `std`."""
+    """The exponential of a normal number with `mean` and `std`, which are those of the logarithm.
+
+    Example:
+        >>> import tempering as tp
+        >>> tp.LogNormal(0.0, 0.5).shape
+        ()
+    """
 
     mean: Float[Array, "*shape"]
     std: Float[Array, "*shape"]
@@ -139,7 +159,7 @@ class LogNormal(Distribution):
 
 
 class HalfNormal(Distribution):
-    """|x| of a normal with mean 0 and standard deviation `std`."""
+    """The absolute value of a normal number with mean 0 and standard deviation `std`."""
 
     std: Float[Array, "*shape"]
 
@@ -152,7 +172,7 @@ class HalfNormal(Distribution):
 
 
 class Exponential(Distribution):
-    """Density rate exp(-rate x) for x > 0; the mean is 1 / rate."""
+    """Exponential distribution: the density is rate exp(-rate x) for x > 0. The mean is 1 / rate."""
 
     rate: Float[Array, "*shape"]
 
@@ -166,7 +186,10 @@ class Exponential(Distribution):
 
 
 class Gamma(Distribution):
-    """Density proportional to x^(concentration - 1) exp(-rate x) for x > 0; the mean is concentration / rate."""
+    """Gamma distribution: the density is proportional to x^(concentration - 1) exp(-rate x) for x > 0.
+
+    The mean is concentration / rate.
+    """
 
     concentration: Float[Array, "*shape"]
     rate: Float[Array, "*shape"]
@@ -183,7 +206,7 @@ class Gamma(Distribution):
 
 
 class Beta(Distribution):
-    """Density proportional to x^(a - 1) (1 - x)^(b - 1) between 0 and 1."""
+    """Beta distribution: the density is proportional to x^(a - 1) (1 - x)^(b - 1) between 0 and 1."""
 
     a: Float[Array, "*shape"]
     b: Float[Array, "*shape"]
@@ -200,8 +223,7 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """Student's distribution, whose tails are as heavy as |x|^-(nu + 1); the standard deviation is scale
-    sqrt(nu / (nu - 2)).
+    """Student's distribution. Its tails fall as |x|^-(nu + 1); its standard deviation is scale sqrt(nu / (nu - 2)).
 
     With a mean of shape (dim,) it is the multivariate one with a diagonal scale, (1 + |z|^2 / nu)^(-(nu + dim) / 2),
     as a prior and as a reference: its coordinates are not independent.

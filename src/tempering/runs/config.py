@@ -21,6 +21,7 @@ from tempering.settings.changes import assign, build, parsed, plain, refuse_size
 
 __all__ = [
     "OWN_DENSITY",
+    "OWN_MODEL",
     "SETTINGS_OF",
     "MetricsConfig",
     "RunConfig",
@@ -32,6 +33,9 @@ __all__ = [
 
 OWN_DENSITY = "own density"
 """The target's name where a user's own density was fitted: it is not in the registry, nor in the folder."""
+
+OWN_MODEL = "own model"
+"""The target's name where `tempering run` fitted a model of a user's file, whose place the arguments say."""
 
 
 SETTINGS_OF: dict[str, type[MethodSettings]] = {

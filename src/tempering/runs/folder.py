@@ -2,12 +2,12 @@
 
 config.json         the expanded configuration            levels/NN/buffer.npz   samples of a level and the one before
 environment.json    versions, devices, platform           levels/NN/model.npz    their denoisers
-stats.jsonl         one line an event                     sampler.{json,npz}     the trained sampler
+stats.jsonl         one line for each event               sampler.{json,npz}     the trained sampler
+progress.json       where a run is that goes on
 result.json         account, quality, floors              figures/, report.html  pictures and tables
 """
 
 import json
-import math
 import os
 import platform
 import time
@@ -21,6 +21,7 @@ import numpy as np
 
 from tempering.errors import RunFolderError
 from tempering.runs.config import RunConfig, config_from_dict, config_to_dict
+from tempering.runs.progress import read_entries
 from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays, write_json
 
 if TYPE_CHECKING:
@@ -173,26 +174,14 @@ class RunFolder:
         Each process counts from 0, beginning with a start or resume line. A line that is cut short or damaged is
         skipped: times are all that is lost with it.
         """
-        place = self.path / "stats.jsonl"
-        lines = place.read_bytes().splitlines() if place.is_file() else []
         total, last, fitted = 0.0, 0.0, None
-        for entry in filter(None, map(_entry, lines)):
+        for entry in read_entries(self.path):
             if entry.get("event") in ("start", "resume"):
                 total, last = total + last, 0.0
             last = max(last, entry["seconds"])
             if entry.get("event") == "fitted":
                 fitted = round(total + last, 3)
         return {"fit_seconds": fitted, "wall_seconds": round(total + last, 3)}
-
-
-def _entry(line: bytes) -> dict[str, Any] | None:
-    """A line of stats.jsonl whose seconds are a number, or None."""
-    try:
-        entry = json.loads(line)
-        seconds = float(entry["seconds"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return {**entry, "seconds": seconds} if math.isfinite(seconds) else None
 
 
 def _require_empty(path: Path) -> None:

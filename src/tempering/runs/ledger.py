@@ -8,6 +8,7 @@ Evaluations spent on metrics are recorded apart and do not count against the bud
 from dataclasses import dataclass, field
 
 from tempering.errors import BudgetError
+from tempering.runs.clock import Clock
 
 __all__ = ["APART", "STAGES", "Ledger", "stage_name"]
 
@@ -37,11 +38,24 @@ class Ledger:
         budget: the most evaluations that fitting may spend (`sampling` and `metrics` excluded); None means no limit.
         points: evaluations so far, by stage.
         value_only: those of `points` that asked for no gradient.
+        clock: the time that fitting may take.
+
+    Example:
+        >>> import tempering as tp
+        >>> ledger = tp.Ledger(budget=100)
+        >>> ledger.spend("pilot", 60)
+        >>> ledger.total, ledger.points
+        (60, {'pilot': 60})
+        >>> ledger.spend("pilot", 60)
+        Traceback (most recent call last):
+        ...
+        tempering.errors.BudgetError: ...
     """
 
     budget: int | None = None
     points: dict[str, int] = field(default_factory=dict)
     value_only: dict[str, int] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
 
     @property
     def total(self) -> int:

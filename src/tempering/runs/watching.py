@@ -9,12 +9,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from tempering.errors import SettingsError
 from tempering.runs.display import choose_display, event_line
+from tempering.runs.progress import noted, read_entries
 from tempering.runs.storage import write_bytes
 from tempering.types import Event, OnEvent, ignore_event
 
@@ -106,9 +107,12 @@ def followed(progress: bool, callback: OnEvent | None, store: Any = None) -> Ite
         callback: the user's; what it raises ends the run, which can be resumed where it has a folder.
         store: of the run, for the clock.
     """
-    watch = Stopwatch(store)
-    with choose_display(quiet=not progress) as shown:
-        yield watching(watch.observe, shown, logged(), callback or ignore_event), watch
+    watch, path = Stopwatch(store), getattr(store, "path", None)
+    with (
+        choose_display(quiet=not progress) as shown,
+        nullcontext(shown) if path is None else noted(path, shown) as told,
+    ):
+        yield watching(watch.observe, told, logged(), callback or ignore_event), watch
 
 
 def watching(*observers: OnEvent) -> OnEvent:
@@ -144,15 +148,11 @@ def check_callback(callback: Any) -> None:
 
 def read_seconds(folder: Path) -> dict[str, float]:
     """Seconds by stage over all processes that worked on a folder; lines that are damaged are skipped."""
-    place, seconds = folder / STATS, {}
-    for line in place.read_bytes().splitlines() if place.is_file() else []:
-        try:
-            entry = json.loads(line)
-            stage, took = str(entry["stage"]), float(entry["took"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            continue
-        if math.isfinite(took):
-            seconds[stage] = seconds.get(stage, 0.0) + took
+    seconds: dict[str, float] = {}
+    for entry in read_entries(folder):
+        stage, took = entry.get("stage"), entry.get("took")
+        if isinstance(stage, str) and isinstance(took, int | float) and math.isfinite(took):
+            seconds[stage] = round(seconds.get(stage, 0.0) + took, 3)
     return seconds
 
 

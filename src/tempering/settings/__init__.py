@@ -6,6 +6,7 @@ dimension, the noise range from the buffers.
 
 from tempering.settings.chains import Atlas, Exploration, Initial, Ladder, Pilot, Refinement
 from tempering.settings.checks import (
+    as_whole,
     require,
     require_choice,
     require_count,
@@ -41,6 +42,7 @@ __all__ = [
     "ReweightedSettings",
     "Sampling",
     "Training",
+    "as_whole",
     "require",
     "require_choice",
     "require_count",

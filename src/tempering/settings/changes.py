@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, Literal, TypeVar
 
 from tempering.errors import SettingsError
-from tempering.settings.checks import require_choice
+from tempering.settings.checks import as_whole, require_choice
 
 __all__ = ["assign", "build", "changed", "parsed", "plain", "refuse_sizes", "unknown"]
 
@@ -151,6 +151,8 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is int:
+        value = as_whole(value)  # 1e5 is how people write it
     is_bool_as_number = isinstance(value, bool) and hint is not bool
     if not isinstance(value, hint) or is_bool_as_number:
         raise SettingsError(f"{path} = {value!r} is not allowed: it must be of type {hint.__name__}")

@@ -8,6 +8,7 @@ from typing import Any
 from tempering.errors import SettingsError
 
 __all__ = [
+    "as_whole",
     "require",
     "require_choice",
     "require_count",
@@ -39,6 +40,11 @@ def shown(given: Any) -> str:
     except Exception:  # an integer of too many digits, or somebody's own class
         text = f"a {type(given).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def as_whole(given: Any) -> Any:
+    """A float without a fraction, such as 1e5, as an integer; anything else as it is."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
 def require_count(name: str, given: Any, least: int = 1, most: int | None = None) -> None:

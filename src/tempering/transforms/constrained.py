@@ -25,6 +25,10 @@ _OTHERWISE = {
 _MISSING = {
     "numpyro": "the sampler is of a {name} model, whose coordinates the folder does not hold; load it with the model "
     "it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))",
+    "pymc": "the sampler is of a PyMC model, whose coordinates the folder does not hold; load it with the model it was "
+    "fitted to: tp.load(folder, tp.from_pymc(model))",
+    "stan": "the sampler is of a Stan model, whose coordinates the folder does not hold; load it with the model it was "
+    "fitted to: tp.load(folder, tp.from_stan(model, data))",
     "given prior": "the sampler is of a prior with distributions of NumPyro, which the folder does not hold; load it "
     "with the prior it was fitted with: tp.load(folder, log_likelihood, prior=...)",
     "prior_transform": "the sampler is of a prior_transform, which the folder does not hold; load it with the one it "

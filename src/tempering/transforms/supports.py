@@ -264,17 +264,31 @@ ordered: Support = _Ordered()
 
 
 def above(low: float | int) -> Support:
-    """Greater than `low`."""
+    """A support: numbers greater than `low`.
+
+    Example:
+        >>> import tempering as tp
+        >>> support = {"temperature": tp.above(273.15)}
+    """
     return _Above(low)
 
 
 def below(high: float | int) -> Support:
-    """Less than `high`."""
+    """A support: numbers less than `high`."""
     return _Below(high)
 
 
 def interval(low: float | int, high: float | int) -> Support:
-    """Between `low` and `high`, both finite."""
+    """A support: numbers between `low` and `high`, both finite.
+
+    Example:
+        >>> import tempering as tp
+        >>> support = [tp.positive, tp.interval(0.0, 1.0)]
+        >>> tp.interval(1.0, 0.0)
+        Traceback (most recent call last):
+        ...
+        tempering.errors.SettingsError: ...
+    """
     return _Interval(low, high)
 
 

@@ -1,10 +1,10 @@
 """The effective size of weights: of weights that are there, and of weights that a model's draws will have."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.compilation import quick
 from tempering.numerics import where_finite
 from tempering.types import Array, Float
 
@@ -20,7 +20,7 @@ def normalised(log_weights: Float[Array, " particle"]) -> Float[Array, " particl
     return jax.nn.softmax(log_weights)
 
 
-@eqx.filter_jit
+@quick
 def ess_fraction(log_weights: Float[Array, " particle"]) -> Float[Array, ""]:
     """(sum w)^2 / (n sum w^2), in [1/n, 1]; 0 if no weight is positive.
 
@@ -37,7 +37,7 @@ def effective_size(weights: Float[Array, " particle"] | np.ndarray) -> float:
     return float(1.0 / np.sum(np.asarray(weights, np.float64) ** 2))
 
 
-@jax.jit
+@quick
 def predicted_ess_fraction(
     log_ratios: Float[Array, " sample"], log_weights: Float[Array, " sample"]
 ) -> Float[Array, ""]:

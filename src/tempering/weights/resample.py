@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import Buffer, from_states
+from tempering.compilation import quick
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.settings import Resampling
@@ -25,7 +26,7 @@ from tempering.weights.weigh import Weighted
 __all__ = ["evened", "indices_by_weight", "keep_usable", "resample", "resampled", "systematic_indices"]
 
 
-@eqx.filter_jit
+@quick
 def indices_by_weight(key: Key, log_weights: Float[Array, " particle"], num: int, scheme: str) -> Int[Array, " draw"]:
     """Indices of `num` particles drawn in proportion to their weights, of which one at least must be positive.
 
@@ -76,7 +77,7 @@ def resampled(key: Key, weighted: Weighted, resampling: Resampling) -> Buffer:
     return from_states(weighted.states, "importance_resampled").take(indices)
 
 
-@jax.jit
+@quick
 def _with_weights(states: ChainState, log_weights: Array) -> Buffer:
     """The samples as they are, with their weights."""
     # A sample without weight may have no density; a copy of a usable one in its place keeps every number finite.
@@ -106,20 +107,21 @@ def evened(key: Key, buffer: Buffer, scheme: str) -> Buffer:
 
 
 def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
-    """Equally weighted points in place of weighted draws, spread nearly as evenly as these are; no evaluations.
+    """Make equally weighted points from weighted draws. The points are spread evenly. It costs no evaluation.
 
-        draws, log_weights = sampler.sample_weighted(20_000, is_quasi_random=True)
-        points = tp.resample(draws, log_weights, 1_000)
+    Each draw is taken as often as its weight says, rounded up or down at random. So the mean of any function over the
+    points equals that over the weighted draws, but for noise. The points are not independent: a subset of them is no
+    better than an independent sample of its size. If there are fewer draws than `num`, points repeat.
 
-    Every draw comes as often as its weight says, rounded up or down at random, so that the mean of any function over
-    the points is that over the weighted draws, but for noise. Means over all points gain most. The points are not
-    independent: a subset of them is no better than an independent sample of its size. With fewer draws than `num`
-    points, points repeat.
+    The draws are put in order along a Hilbert curve, and points are picked at even steps of the cumulative weight. So
+    every stretch of the curve gets its share of points to within one (Gerber, Chopin and Whiteley 2019).
 
-    Resampling adds noise of its own. Independent picks add that of as many independent points. Systematic resampling
-    picks at even steps of the cumulative weight. Where neighbours in its order are neighbours in space, as along a
-    Hilbert curve, every stretch of the curve gets its weight in points to within one (Gerber, Chopin and Whiteley
-    2019). Most of the noise that is left is that of the draws themselves, which quasi-random ones lessen.
+    Example:
+        >>> import numpy as np, tempering as tp
+        >>> draws = np.array([[0.0], [1.0], [2.0]], np.float32)
+        >>> points = tp.resample(draws, np.log([0.5, 0.25, 0.25]), 400)
+        >>> np.bincount(points[:, 0].astype(int))
+        array([200, 100, 100])
 
     Args:
         draws: an array of axes (draw, dim), or a tree of arrays with the same first axis, as `sample_weighted` gives.

@@ -2,10 +2,10 @@
 
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.numerics import where_finite
 from tempering.settings import Resampling
 from tempering.types import Array, Float
@@ -34,14 +34,14 @@ def truncated(weighted: Weighted, resampling: Resampling) -> Weighted:
     return Weighted(weighted.states, log_weights, weighted.num_nonfinite)
 
 
-@eqx.filter_jit
+@quick
 def _without_the_deepest(log_weights: Float[Array, " particle"], least: float) -> Float[Array, " particle"]:
     """The weights, those far below the largest taken out where a cut to a share of `least` would reach them."""
     is_near = log_weights >= jnp.max(log_weights) - _DEEPEST
     return jnp.where(is_near | (jnp.mean(is_near) >= least), log_weights, -jnp.inf)
 
 
-@eqx.filter_jit
+@quick
 def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[Array, " particle"]:
     """Weights above the `quantile` of all weights are lowered to it (Ionides 2008). Biased, and of bounded variance.
 
@@ -53,7 +53,7 @@ def truncate(log_weights: Float[Array, " particle"], quantile: float) -> Float[A
     return jnp.minimum(log_weights, jnp.maximum(cut, smallest))
 
 
-@eqx.filter_jit
+@quick
 def truncate_to_ess(log_weights: Float[Array, " particle"], least: float) -> Float[Array, " particle"]:
     """The largest weights are lowered to one height, the highest that leaves an effective share of `least`.
 

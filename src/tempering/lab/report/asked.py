@@ -4,13 +4,14 @@ Consumes a `Story`; produces text. Nothing is evaluated.
 """
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from tempering.errors import TemperingError
 from tempering.lab.presets import preset
 from tempering.lab.report.contents import Story
 from tempering.plots.contents import number_of
-from tempering.runs.config import config_to_dict
+from tempering.runs.config import OWN_MODEL, config_to_dict
 from tempering.runs.words import number_text
 
 __all__ = ["PAPER", "asked_rows", "parameter_words", "reproduce_text"]
@@ -101,7 +102,8 @@ def reproduce_text(story: Story) -> str:
     python = story.environment.get("python")
     made = ", ".join([*known, *([f"Python {python}"] if python else [])])
     comment = f"# made with {made}\n" if made else ""
-    return comment + (_own_call(story) if story.is_own else _command(story))
+    is_call = story.is_own and (story.config.get("target") or {}).get("name") != OWN_MODEL
+    return comment + (_own_call(story) if is_call else _command(story))
 
 
 def _own_call(story: Story) -> str:
@@ -132,12 +134,15 @@ def _own_call(story: Story) -> str:
 
 def _command(story: Story) -> str:
     config = story.config
-    words = [f"tempering run {story.name}", f"--out {story.name}-again"]
-    changes: list[str] = []
-    try:
-        before = dict(_flat(config_to_dict(preset(story.name))))
-    except TemperingError:
-        before = None
+    words, changes, before = [f"tempering run {story.name}", f"--out {story.name}-again"], [], None
+    if story.is_own:
+        given = (config.get("target") or {}).get("arguments") or {}
+        words = [f"tempering run {given.get('model') or story.name}", "--out again"]
+        words += [f"--{name} {given[name]}" for name in ("dim", "data", "temperature") if given.get(name)]
+        words += [f"--method {config['method']}"] if config.get("method") not in (None, "ptsd") else []
+    else:
+        with suppress(TemperingError):  # a preset of another version
+            before = dict(_flat(config_to_dict(preset(story.name))))
     for path, value in _flat(config):
         is_told = path in ("name", "description", "seed", "budget")
         if before is not None and not is_told and before.get(path, value) != value:

@@ -15,8 +15,9 @@ import numpy as np
 from tempering.errors import RunFolderError, SettingsError
 from tempering.plots.contents import LevelSamples, RunContents, level_samples
 from tempering.registry import chart_from, make_target
-from tempering.runs.config import OWN_DENSITY
+from tempering.runs.config import OWN_DENSITY, OWN_MODEL
 from tempering.runs.folder import is_in_use
+from tempering.runs.progress import PROGRESS, read_state
 from tempering.runs.records import LevelRecord, Mode
 from tempering.runs.storage import read_arrays, read_json
 from tempering.runs.watching import read_seconds
@@ -44,6 +45,7 @@ class Story(RunContents):
         modes: that searches found.
         seconds: by stage.
         missing: what the folder lacks, and what to do, in words.
+        live: the last event of a run that goes on.
     """
 
     name: str = "run"
@@ -55,6 +57,7 @@ class Story(RunContents):
     modes: tuple[Mode, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    live: dict[str, Any] = field(default_factory=dict)
 
 
 def read_contents(folder: Path) -> Story:
@@ -72,8 +75,8 @@ def read_contents(folder: Path) -> Story:
     config = (read_json(folder / "config.json").get("config") or {}) if has_config else {}
     sampler = _json_or_nothing(folder / "sampler.json")
     result = _json_or_nothing(folder / "result.json")
-    is_own = (config.get("target") or {"name": OWN_DENSITY}).get("name") == OWN_DENSITY
-    state = _state(folder, sampler, result, is_own=is_own)
+    target = (config.get("target") or {"name": OWN_DENSITY}).get("name")
+    state = _state(folder, sampler, result, is_judged=target != OWN_DENSITY)
     if not result:
         result = _without_result(folder, config, sampler, state)
     evaluation = read_arrays(folder / "evaluation.npz") if (folder / "evaluation.npz").is_file() else {}
@@ -91,15 +94,16 @@ def read_contents(folder: Path) -> Story:
         levels=_level_records(result.get("levels") or []),
         samples=samples if chart is None else {level: _outer(part, chart) for level, part in samples.items()},
         geometry=geometry,
-        name=folder.resolve().name if is_own else str(config.get("name") or result.get("name") or "run"),
+        name=folder.resolve().name if target == OWN_DENSITY else str(config.get("name") or result.get("name") or "run"),
         folder=str(folder),
-        is_own=is_own,
+        is_own=target in (OWN_DENSITY, OWN_MODEL),
         state=state,
         sampler=sampler,
         answer=answer,
         modes=_modes(sampler),
         seconds=read_seconds(folder),
         missing=_missing(sampler, answer, folder, state),
+        live=read_state(folder).event if state == "running" else {},
     )
 
 
@@ -107,10 +111,12 @@ def _json_or_nothing(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _state(folder: Path, sampler: dict[str, Any], result: dict[str, Any], *, is_own: bool) -> str:
-    if result or (sampler and is_own):
+def _state(folder: Path, sampler: dict[str, Any], result: dict[str, Any], *, is_judged: bool) -> str:
+    """Finished, running, stopped, or trained: `is_judged` where a run ends with a result."""
+    if result or (sampler and not is_judged):
         return "finished"
-    if is_in_use(folder):
+    # The lock is only touched where the last event says that a process is, or was, at work.
+    if (folder / PROGRESS).exists() and is_in_use(folder):
         return "running"
     return "trained" if sampler else "stopped"
 

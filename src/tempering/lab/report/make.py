@@ -1,7 +1,6 @@
 """The report of a run: figures and page from its folder, and nothing else."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tempering.plots.sampler_figures import marginals_figure
 from tempering.plots.style import Picture
 from tempering.runs.storage import as_path, write_bytes
 
-__all__ = ["FIGURES", "PARTICLE_FIGURES", "follow_report", "make_report"]
+__all__ = ["FIGURES", "PARTICLE_FIGURES", "make_report"]
 
 _FORMS = ("png", "svg", "pdf")
 
@@ -97,10 +96,6 @@ def make_report(folder: Path) -> Path:
         SettingsError: if Matplotlib or Jinja is not installed.
         RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
     """
-    return _made(folder)[0]
-
-
-def _made(folder: Path) -> tuple[Path, Story]:
     require_extra("matplotlib", "reports")
     require_extra("jinja2", "reports")
     folder = as_path(folder)
@@ -120,18 +115,4 @@ def _made(folder: Path) -> tuple[Path, Story]:
             write_bytes(folder / "figures" / f"{name}.{form}", content)
     path = folder / "report.html"
     write_bytes(path, page(story, figures).encode())
-    return path, story
-
-
-def follow_report(folder: Path, interval: float = 15.0, sleep: Callable[[float], None] = time.sleep) -> Iterator[Path]:
-    """The report again and again, as long as the run goes on, and once more when it has ended.
-
-    Args:
-        interval: seconds between two reports.
-    """
-    while True:
-        path, story = _made(folder)
-        yield path
-        if story.state != "running":
-            return
-        sleep(interval)
+    return path

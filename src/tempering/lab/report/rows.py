@@ -90,16 +90,22 @@ def progress_of(story: Story) -> dict[str, Any] | None:
     """How far a run that goes on has come; None for any other."""
     if story.state != "running":
         return None
-    spent, budget = _evaluations(story.result) or 0, number_of(story.result, "budget")
-    took, share = sum(story.seconds.values()), None if not budget else min(spent / budget, 1.0)
-    left = took * (1 - share) / share if share and took else None
+    event = story.live
+    spent = int(event.get("evaluations") or _evaluations(story.result) or 0)
+    planned = number_of(event, "planned") or number_of(story.result, "budget")
+    took = number_of(event, "seconds") or sum(story.seconds.values())
+    share = None if not planned else min(spent / planned, 1.0)
+    left = number_of(event, "seconds_left")
+    stage, level, num_levels = event.get("stage"), event.get("level"), event.get("num_levels")
+    if stage and isinstance(level, int) and num_levels:
+        stage = f"{stage} at level {level + 1} of {num_levels}"
     return {
         "spent": f"{spent:,}",
-        "budget": None if budget is None else f"{budget:,}",
+        "budget": None if not planned else f"{planned:,}",
         "share": None if share is None else round(100 * share, 1),
         "took": duration_text(took) if took else None,
         "left": None if left is None else duration_text(left),
-        "levels": len(story.levels),
+        "stage": stage,
     }
 
 

@@ -21,6 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.kernels import ChainState, Kernel, StepSizes
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.mixing import split_rhat, virial
@@ -195,6 +196,10 @@ class _Oven:
         return journey, eqx.tree_at(lambda back: back.rhat, back, rhat)
 
 
+_TIME_SHARE = 0.4
+"""Of a time limit, after which the pilot takes what it has."""
+
+
 def heat(
     key: Key,
     target: Target,
@@ -234,6 +239,8 @@ def heat(
     temperature, spent, is_mixed, is_running = 1.0, 0, False, False
     scout_rhat = scout_reach = math.nan
     while spent < pilot.max_rounds:
+        if rounds and ledger.clock.ends("the pilot", _TIME_SHARE):
+            break
         is_last = temperature >= ceiling
         half = _num_steps(pilot) // 2 * (pilot.max_rounds - spent if is_last else 1)
         rounds.append(oven.bake(state, units, temperature, half, is_hotter=len(rounds) > 0))
@@ -292,18 +299,18 @@ def _is_running_away(rounds: list[_Round], rhats: list[tuple[float, float]]) -> 
     return is_fast or (balance + 2.0 * error < 1.0 / hotter_by and growth > _RUNNING)
 
 
-@jax.jit
+@quick
 def _in_other_units(chain: ChainState, units: Units, other: Units) -> ChainState:
     return chain.out_of_units(units).in_units(other)
 
 
-@jax.jit
+@quick
 def _all_positions(first: ChainState, second: ChainState, units: Units) -> Float[Array, "chain dim"]:
     """Where the chains of both are in the target's own units, of one level each in `units`."""
     return units.outward(jnp.concatenate([first.position[0], second.position[0]]))
 
 
-@eqx.filter_jit
+@quick
 def _mixture(mixed: _Round, scouts: ChainState) -> tuple[TemperingState, Float[Array, " dim"]]:
     """Half of the chains that stayed and the half of the scouts that is furthest from them, and how far that is."""
     stayed = mixed.state.chain
@@ -332,20 +339,20 @@ def _crossing(temperature: float, growth: float, journey: Journey, separation: F
     return max([temperature * growth, *journey.temperatures[-1:]])
 
 
-@jax.jit
+@quick
 def _drawn(drawn: ChainState, units: Units, betas: Float[Array, " one"]) -> tuple[Array, Array, Array]:
     """Draws of axes (draw, chain) in the target's own units, their log densities at beta, and gradients at T = 1."""
     gradient = units.gradient_outward(drawn.log_density_grad[0])
     return units.outward(drawn.position[0]), drawn.tempered(betas[0])[0], gradient
 
 
-@jax.jit
+@quick
 def _balance(drawn: ChainState, betas: Float[Array, " one"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The virial of one level's draws, and its error."""
     return virial(drawn.position[0], drawn.tempered_grad(betas[0])[0])
 
 
-@eqx.filter_jit
+@quick
 def _largest_rhat(target: Target, *groups: Float[Array, "draw chain dim"]) -> Float[Array, ""]:
     """Of all that must have mixed, over the chains of all groups."""
     return jnp.max(split_rhat(_features(target, jnp.concatenate(groups, axis=1))))
@@ -358,7 +365,7 @@ def _features(target: Target, draws: Float[Array, "draw chain dim"]) -> Float[Ar
     return jax.vmap(jax.vmap(target.invariants))(draws)
 
 
-@eqx.filter_jit
+@quick
 def _widened(
     chain: ChainState, positions: Float[Array, "point dim"], units: Units, *, is_isotropic: bool
 ) -> tuple[ChainState, Units]:
@@ -367,7 +374,7 @@ def _widened(
     return chain.in_units(Units(wider)), units.widened(wider)
 
 
-@eqx.filter_jit
+@quick
 def _in_own_units(
     positions: Float[Array, "chain dim"], units: Units, *, is_isotropic: bool
 ) -> tuple[Float[Array, "1 chain dim"], Units]:
@@ -376,7 +383,7 @@ def _in_own_units(
     return units.inward(positions)[None], units
 
 
-@eqx.filter_jit
+@quick
 def _spread(positions: Float[Array, "point dim"], *, is_isotropic: bool) -> Float[Array, " dim"]:
     """Standard deviation of every coordinate; one that does not move keeps a thousandth of the widest.
 

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.compilation import quick
 from tempering.kernels import Kernel
 from tempering.parallel_tempering.run import start
 from tempering.parallel_tempering.state import TemperingState
@@ -28,7 +29,7 @@ _OUTLYING = 20.0
 """Median deviations below the median at which a point that climbed is stuck; a normal's tail has 4 to 5 of them."""
 
 
-@jax.jit
+@quick
 def is_steep(gradients: Float[Array, "*chain dim"]) -> Bool[Array, ""]:
     """Whether half of the points stand in a wall, from gradients already paid for."""
     steepest = jnp.max(jnp.where(jnp.isnan(gradients), jnp.inf, jnp.abs(gradients)), axis=-1)
@@ -79,7 +80,7 @@ def _climb(target: Target, positions: Float[Array, "chain dim"]) -> Float[Array,
     return jax.vmap(lambda position: jax.lax.scan(step, position, length=NUM_STEPS)[0])(positions)
 
 
-@jax.jit
+@quick
 def substitutes(log_density: Float[Array, " chain"]) -> Int[Array, " chain"]:
     """Which point each chain starts from: its own, or, where the climb left it in a wall, one of the others in turn.
 

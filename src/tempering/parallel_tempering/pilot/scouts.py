@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.compilation import quick
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.run import Rules, collect, evenly
@@ -54,7 +55,7 @@ def is_running_away(virial: float, growth: float) -> bool:
     return virial < _LEAST_VIRIAL and growth > _RUNNING
 
 
-@jax.jit
+@quick
 def largest_growth(spread: Float[Array, " dim"], before: Float[Array, " dim"]) -> Float[Array, ""]:
     """The factor by which the spread of a coordinate grew, the largest of all coordinates."""
     return jnp.max(spread / before)
@@ -120,13 +121,13 @@ def send(
     return Journey(found, tuple(temperatures[1:]), tuple(spreads[1:]), num_running == 2)
 
 
-@jax.jit
+@quick
 def _path(parts: list[ChainState]) -> ChainState:
     """All draws of a leg, in their order."""
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
-@eqx.filter_jit
+@quick
 def _departure(state: TemperingState, typical: Float[Array, " draw"], scale_power: float) -> tuple[Array, ...]:
     """What the pilot's chains give scouts along: a low and a middle log density, their centre, a first step uphill."""
     low, middle = jnp.quantile(typical, jnp.array([0.02, 0.5]))
@@ -134,13 +135,13 @@ def _departure(state: TemperingState, typical: Float[Array, " draw"], scale_powe
     return low, middle, jnp.mean(state.chain.position[0], axis=0), first_step
 
 
-@eqx.filter_jit
+@quick
 def _longer(step_sizes: StepSizes, scale_power: float) -> StepSizes:
     """Steps for the next leg: lengths inside a mode scale with sqrt(T)."""
     return StepSizes.at(jnp.exp(step_sizes.log_step_size) * LEG_GROWTH ** (scale_power / 2.0))
 
 
-@jax.jit
+@quick
 def _brought_back(
     stayed: ChainState, points: list[ChainState], beta: Float[Array, ""], low: Float[Array, ""]
 ) -> ChainState:
@@ -156,7 +157,7 @@ def _brought_back(
     return jax.tree.map(place, everywhere, here)
 
 
-@eqx.filter_jit
+@quick
 def _most_astray(path: ChainState, centre: Float[Array, " dim"], beta: Float[Array, ""], num: int) -> ChainState:
     """The `num` states of a path whose gradient makes the largest angle with the way to the centre."""
     flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[3:])), path)
@@ -195,7 +196,7 @@ def ascend(
     return jax.vmap(one)(chain)
 
 
-@eqx.filter_jit
+@quick
 def most_remote(
     stayed: Float[Array, "chain dim"], points: Float[Array, "point dim"], usable: Array, num: int
 ) -> Int[Array, " num"]:
@@ -218,14 +219,14 @@ def most_remote(
     return jax.lax.scan(choose, jnp.where(usable, nearest, -jnp.inf), length=num)[1]
 
 
-@eqx.filter_jit
+@quick
 def _spread(state: TemperingState) -> Float[Array, " dim"]:
     """Half the range that holds two thirds of the chains: one that is lost does not count for all."""
     low, high = jnp.quantile(state.chain.position[0], jnp.array([1.0 / 6.0, 5.0 / 6.0]), axis=0)
     return jnp.maximum(0.5 * (high - low), 1e-12)
 
 
-@eqx.filter_jit
+@quick
 def _virial(state: TemperingState, betas: Float[Array, " one"]) -> Float[Array, ""]:
     """As `mixing.virial`, of the present states alone, about their median."""
     position = state.chain.position[0]

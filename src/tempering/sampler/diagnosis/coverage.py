@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import ORIGINS, Buffer, reweighted
+from tempering.compilation import quick
 from tempering.sampler.diagnosis.thresholds import FEW_EVIDENCE
 from tempering.types import Array, Float, Key
 from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_fraction
@@ -164,7 +165,7 @@ def _judge(
     return Coverage(min(ess, float(unique.size)), share, error, num, float(predicted))
 
 
-@jax.jit
+@quick
 def _pick(key: Key, buffer: Buffer, beta: Float[Array, ""]) -> tuple[Array, Array, Array]:
     """Indices of samples in proportion to their weights, where they are, and their log densities at beta."""
     # A share of one in a hundred shows as five of them.

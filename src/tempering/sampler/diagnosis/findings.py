@@ -55,7 +55,16 @@ def recorded_findings(sampler) -> list[Finding]:
     levels, checks = sampler.levels, sampler.checks
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
     findings = [*start, *mode_findings(checks), *_way(sampler), *_rescues(levels), *_final(sampler), *_covered(sampler)]
-    return [*findings, *_determinants(sampler), *_values(sampler)]
+    return [*findings, *_determinants(sampler), *_values(sampler), *_hurry(checks)]
+
+
+def _hurry(checks: Checks) -> list[Finding]:
+    """What a time limit ended. Its consequences, if any, are in the other findings."""
+    if checks.hurried is None:
+        return []
+    measured = f"the time limit of {checks.time_limit:g} s ended {checks.hurried} sooner than planned"
+    remedy = "give more time by `time_limit=`, or go on with `improve(budget=…)`"
+    return [Finding("time", "note", measured, "the sampler is the best that this time allowed", remedy)]
 
 
 def _pilot(checks: Checks) -> list[Finding]:

@@ -37,7 +37,15 @@ class TangentBelow(eqx.Module):
 
 
 class PairPotential(Target):
-    r"""log_density(x) = -U(x), U(x) = c sum_{i<j} V(|x_i - x_j|) + (k/2) sum_i |x_i - xbar|^2.
+    r"""Particles that interact in pairs: the density is exp(-U), by a potential V of the distance.
+
+    U(x) = c sum_{i<j} V(|x_i - x_j|) + (k/2) sum_i |x_i - xbar|^2, where xbar is the centre of mass.
+
+    Example:
+        >>> import tempering as tp
+        >>> cluster = tp.PairPotential(lambda r: r**-12 - 2 * r**-6, num_particles=7, spatial_dim=3, trap=1.0)
+        >>> cluster.dim
+        21
 
     What happens where V is not an ordinary number:
 

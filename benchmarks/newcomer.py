@@ -1,0 +1,121 @@
+"""A newcomer's path, timed: a new environment, `pip install .`, the README's lines, one's own density, a picture.
+
+    python benchmarks/newcomer.py            # writes results/newcomer.json, docs/newcomer.md and the README's output
+    python benchmarks/newcomer.py --here     # in the environment that runs this, without installing; writes nothing
+
+Every step is a process of its own, as a newcomer would start it. The first Python block of the README is pasted as it
+is. Then its density is replaced by another, and a line that draws figures is added.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+README, PAGE, RESULT = ROOT / "README.md", ROOT / "docs" / "newcomer.md", ROOT / "results" / "newcomer.json"
+BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
+
+OWN = """\
+def log_density(x):  # a bent ridge, and a second mode beside it
+    ridge = -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.25 * x[0] ** 2) ** 2 / 0.25 + x[2] ** 2)
+    return jnp.logaddexp(ridge, -0.5 * jnp.sum((x - jnp.array([0.0, 7.0, 2.0])) ** 2) / 0.49)
+"""
+PICTURE = 'sampler.plot("figures")\n'
+
+
+def pasted() -> str:
+    """The first Python block of the README."""
+    found = re.search(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None, "README.md has no Python block"
+    return found[1]
+
+
+def edited(code: str) -> str:
+    """The README's lines with a density of one's own in three dimensions, and a picture."""
+    code, changed = re.subn(r"^log_density = .*\n", lambda _: OWN, code, flags=re.MULTILINE)
+    assert changed == 1 and "dim=2" in code, "the README's lines have another form than this script expects"
+    return code.replace("dim=2", "dim=3") + PICTURE
+
+
+def timed(steps: list[dict[str, Any]], name: str, command: list[str], folder: Path, hidden: tuple[str, ...]) -> str:
+    """Run a command without some variables of the environment, note how long it took, and give what it printed."""
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment["TEMPERING_CACHE"] = str(folder / "cache")  # a newcomer's cache is empty
+    start = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    steps.append({"step": name, "seconds": round(time.perf_counter() - start, 1)})
+    print(f"{steps[-1]['seconds']:8.1f} s  {name}", flush=True)
+    if done.returncode:
+        raise SystemExit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def walk(folder: Path, is_here: bool) -> tuple[list[dict[str, Any]], str]:
+    """All steps; gives them with their times, and what the README's lines printed."""
+    steps: list[dict[str, Any]] = []
+    python, hidden = sys.executable, () if is_here else ("PYTHONPATH", "VIRTUAL_ENV")
+    if not is_here:
+        timed(steps, "`python -m venv`", [python, "-m", "venv", str(folder / "venv")], folder, hidden)
+        python = str(folder / "venv" / "bin" / "python")
+        install = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), f"{ROOT}[plots]"]
+        timed(steps, "`pip install '.[plots]'`", install, folder, hidden)
+    timed(steps, "`import tempering`, in a new process", [python, "-c", "import tempering"], folder, hidden)
+    (folder / "five.py").write_text(pasted())
+    printed = timed(steps, "the README's five lines, pasted", [python, "five.py"], folder, hidden)
+    (folder / "own.py").write_text(edited(pasted()))
+    timed(steps, "a density of one's own, with figures", [python, "own.py"], folder, hidden)
+    figures = sorted(path.name for path in (folder / "figures").glob("*.png"))
+    if not figures:
+        raise SystemExit("no figure was drawn")
+    print("figures:", ", ".join(figures))
+    return steps, printed
+
+
+def table(record: dict[str, Any]) -> str:
+    """The steps with their times."""
+    lines = ["| step | seconds |", "| --- | --- |"]
+    lines += [f"| {step['step']} | {step['seconds']:.0f} |" for step in record["steps"]]
+    return "\n".join([*lines, f"| **together** | **{sum(step['seconds'] for step in record['steps']):.0f}** |"])
+
+
+def rewritten(text: str, record: dict[str, Any]) -> str:
+    """A page with fresh times and output, where it has marks for them."""
+    fresh = {"newcomer": table(record), "printed": f"```text\n{record['printed'].rstrip()}\n```"}
+    for which, content in fresh.items():
+        begin, end = BEGIN.format(which), END.format(which)
+        if begin in text:
+            before, rest = text.split(begin)
+            text = f"{before}{begin}\n{content}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def main() -> None:
+    """Walk the path, and write what it took."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--here", action="store_true", help="install nothing and write nothing")
+    options.add_argument("--note", default="two CPU cores", help="what it ran on, in words")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        steps, printed = walk(Path(folder), chosen.here)
+    if chosen.here:
+        return
+    from measure import commit
+
+    # Lines of progress begin with a time in brackets; a terminal shows them in place, and a page need not.
+    shown = "\n".join(line.rstrip() for line in printed.splitlines() if not re.match(r"\[[\d.]+ ?(s|min|h)", line))
+    record = {"command": "python benchmarks/newcomer.py", "commit": commit(), "device": chosen.note}
+    record |= {"steps": steps, "printed": shown}
+    RESULT.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    for page in (README, PAGE):
+        page.write_text(rewritten(page.read_text(encoding="utf-8"), record), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""`--dry-run`: what a run is going to do and to spend, as a table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tempering.methods.registry import title_of
+from tempering.methods.stage_plan import StagePlan
+from tempering.runs.ledger import stage_name
+from tempering.runs.progress import duration_text
+
+__all__ = ["plan_lines"]
+
+_WORDS = {
+    "atlas": "search for modes",
+    "shape": "learn coordinates",
+    "pilot": "find the hottest temperature",
+    "initial_pt": "parallel tempering at hot temperatures",
+    "importance_weights": "draw and weigh colder levels",
+    "refinement": "refine samples of levels",
+    "final_weights": "weigh draws of the finished sampler",
+}
+
+
+def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[str]:
+    """The plan of a run in lines of at most 80 characters."""
+    outer = target.dim if target.chart is None else target.chart.full_dim
+    size = f"{outer} dimensions" if outer == target.dim else f"{outer} dimensions, {target.dim} unconstrained"
+    lines = [
+        f"run      {config.name}",
+        f"target   {config.target.name if config.target.name != 'own model' else 'your own model'}, {size}",
+        f"method   {title_of(config.method, config.settings)}",
+        f"seed     {config.seed}",
+    ]
+    if config.settings.is_sized_by_budget and config.budget is not None:
+        lines.append(f"budget   {config.budget:,} evaluations, never exceeded")
+    has_seconds = any(stage.seconds is not None for stage in stages)
+    total = sum(stage.evaluations for stage in stages)
+    rows = [(_WORDS.get(stage.stage, stage_name(stage.stage)), stage) for stage in stages]
+    width = max(len(words) for words, _ in rows)
+    head = f"{'stage':<{width}}  {'evaluations':>20}"
+    lines += ["", head + (f"  {'time':>12}" if has_seconds else "")]
+    for words, stage in rows:
+        sense = "" if stage.sense == "exactly" else f"{stage.sense} "
+        line = f"{words:<{width}}  {sense + format(stage.evaluations, ','):>20}"
+        seconds = "" if stage.seconds is None else duration_text(stage.seconds)
+        lines.append(line + (f"  {seconds:>12}" if has_seconds else ""))
+    is_exact = all(stage.sense == "exactly" for stage in stages)
+    whole = f"{'' if is_exact else 'at most '}{total:,}"
+    seconds = sum(stage.seconds or 0.0 for stage in stages)
+    lines.append(f"{'all':<{width}}  {whole:>20}" + (f"  {duration_text(seconds):>12}" if has_seconds else ""))
+    lines += ["", "`--json` prints the plan and the whole configuration. Nothing was written."]
+    return lines

@@ -1,0 +1,161 @@
+"""Commands that fit and judge: run, resume, evaluate. They hold no algorithm; `tempering.lab.run` carries them out."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tempering.errors import RunFolderError, SettingsError
+from tempering.lab.catalogue import read, unknown_preset
+from tempering.lab.model_files import is_model
+from tempering.settings import require_count
+
+__all__ = ["evaluate", "resume", "run"]
+
+_OF_OWN_MODELS = ("method", "dim", "data", "temperature")
+
+
+def run(
+    model: str,
+    out: Path | None,
+    seed: int | None,
+    budget: int | None,
+    set: list[str],
+    dry_run: bool,
+    json: bool,
+    quiet: bool,
+    **own: Any,
+) -> None:
+    """Fit a preset or a model of one's own, judge it and write its report."""
+    if json and not dry_run:
+        raise SettingsError("--json is for --dry-run; the result of a run is in its folder, in result.json")
+    given = [f"{name}={value}" for name, value in (("seed", seed), ("budget", budget)) if value is not None]
+    changes = [*given, *set]
+    config, target = _own(model, changes, own) if is_model(model) else _preset(model, changes, own)
+    from tempering.lab.own_models import target_of
+    from tempering.methods.budget import check_budget
+
+    target = target_of(config) if target is None else target
+    if dry_run:
+        _show_plan(config, target, json)
+        return
+    check_budget(config.settings, target, config.budget)
+    if out is None:
+        raise RunFolderError("--out is missing: give a new folder for the run, such as --out runs/first")
+    from tempering.lab.run import run as carry_out
+    from tempering.runs.display import choose_display
+
+    try:
+        with choose_display(quiet=quiet, name=config.name) as on_event:
+            result = carry_out(config, out, on_event, target=target)
+    except KeyboardInterrupt:
+        _say_how_to_resume(out)
+        raise
+    _finish(out, result)
+
+
+def resume(folder: Path, budget: int | None, quiet: bool) -> None:
+    """Go on with a run that was stopped; with --budget, also spend so many evaluations more on a finished one."""
+    from tempering.lab.run import improve_folder
+    from tempering.lab.run import resume as go_on
+    from tempering.runs.display import choose_display
+
+    _enable_cache()
+    if budget is not None:
+        require_count("--budget", budget)
+    try:
+        with choose_display(quiet=quiet) as on_event:
+            result = go_on(folder, on_event)
+            result = result if budget is None else improve_folder(folder, budget, on_event)
+    except KeyboardInterrupt:
+        _say_how_to_resume(folder)
+        raise
+    _finish(folder, result)
+
+
+def evaluate(folder: Path, num_samples: int | None, num_transport: int | None, quiet: bool) -> None:
+    """Judge a trained sampler again, for example with more samples in the transport distances."""
+    import dataclasses
+
+    from tempering.lab.run import evaluate_folder
+    from tempering.runs.display import choose_display
+    from tempering.runs.folder import RunFolder
+
+    _enable_cache()
+    config = RunFolder.read_config(folder)
+    given = {"num_samples": num_samples, "num_transport": num_transport}
+    metrics = dataclasses.replace(config.metrics, **{name: n for name, n in given.items() if n is not None})
+    with choose_display(quiet=quiet) as on_event:
+        result = evaluate_folder(folder, dataclasses.replace(config, metrics=metrics), on_event)
+    _finish(folder, result)
+
+
+def _preset(name: str, changes: list[str], own: dict[str, Any]) -> tuple[Any, None]:
+    """The configuration of a preset. Typos are found before JAX is loaded."""
+    if name not in read():
+        raise SettingsError(unknown_preset(name))
+    for option in _OF_OWN_MODELS:
+        if own[option] is not None:
+            raise SettingsError(f"--{option} is for a model of your own; the preset {name} has its own: leave it out")
+    from tempering.lab.presets import preset
+    from tempering.runs.config import with_changes
+
+    config = with_changes(preset(name), changes)
+    _enable_cache()
+    return config, None
+
+
+def _own(given: str, changes: list[str], own: dict[str, Any]) -> tuple[Any, Any]:
+    """The configuration and the target of a model of one's own. A wrong path is found before JAX is loaded."""
+    from tempering.lab.model_files import located
+
+    located(given)
+    _enable_cache()
+    from tempering.lab.own_models import own_config
+
+    return own_config(given, changes=changes, **own)
+
+
+def _enable_cache() -> None:
+    from tempering import compilation
+
+    compilation.keep_programs()
+
+
+def _show_plan(config: Any, target: Any, as_json: bool) -> None:
+    from tempering.cli.plan import plan_lines
+    from tempering.methods.budget import forecast
+    from tempering.methods.stage_plan import stage_plan
+    from tempering.runs.config import config_to_dict
+
+    stages = stage_plan(config.settings, target, config.budget)
+    if not as_json:
+        print("\n".join(plan_lines(config, target, stages)))
+        return
+    plan = forecast(config.settings, target.dim, config.budget)
+    content = {
+        "config": config_to_dict(config),
+        "planned": plan,
+        "planned_total": sum(plan.values()),
+        "stages": [stage.as_dict() for stage in stages],
+    }
+    import json
+
+    print(json.dumps(content, indent=2))
+
+
+def _finish(folder: Path, result: dict) -> None:
+    """The end of a run: quality against floor, cost, and where the pictures are."""
+    from tempering.lab.report import make_report, quality_lines
+
+    print("\n".join(quality_lines(result)))
+    try:
+        page = make_report(folder)
+    except SettingsError as error:  # a package is missing; the run stands
+        print(f"\nno report: {error}; then `tempering report {folder}`")
+        return
+    print(f"\nfigures  {folder / 'figures'}\nreport   {page}")
+
+
+def _say_how_to_resume(folder: Path) -> None:
+    if (Path(folder) / "config.json").exists():
+        print(f"\nstopped; `tempering resume {folder}` goes on from the last finished part", file=sys.stderr)

@@ -1,0 +1,190 @@
+"""What XLA compiles: quickly where a program runs seldom, only once where it can be kept between processes.
+
+`quick` is for programs that take longer to compile than to run. `keep_programs` turns on JAX's persistent cache in the
+user's cache folder. `Ahead` compiles on another thread what will be needed later.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+from jax.core import Tracer
+
+__all__ = ["MOST_BYTES", "SWITCH", "Ahead", "cache_folder", "keep_programs", "prune", "quick", "rounded_up"]
+
+Function = TypeVar("Function", bound=Callable)
+
+SWITCH = "TEMPERING_CACHE"
+"""The environment variable: a folder for compiled programs, or "off"."""
+MOST_BYTES = 512 * 2**20
+"""What all compiled programs together may take; those used longest ago go first."""
+_OFF = ("off", "0", "no", "none", "")
+_ENTRY = "*-cache"
+_FATAL = 3
+"""XLA's log level that leaves out false alarms."""
+
+
+def quick(function: Function) -> Function:
+    """`eqx.filter_jit` for a program that runs a few times in a fit: on a CPU it is compiled without optimisation.
+
+    That takes a quarter of the time, and the program runs up to four times as long. Inside another program the function
+    is part of that one.
+    """
+    compiled = functools.cache(lambda: eqx.filter_jit(function, **_options()))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+            return function(*args, **kwargs)
+        try:
+            return compiled()(*args, **kwargs)
+        except ValueError as error:
+            if "compiler_options" not in str(error):  # known numbers, but inside another program
+                raise
+            return function(*args, **kwargs)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+def _options() -> dict[str, Any]:
+    """Options of the compiler for a program that runs seldom."""
+    if jax.default_backend() != "cpu":
+        return {}
+    options: dict[str, Any] = {"xla_backend_optimization_level": 0}
+    if jax.__version_info__[:2] == (0, 10):  # an option that XLA does not know is an error
+        # Parts of a program that are compiled side by side cost more than they save where nothing is optimised.
+        options |= {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+    return {"compiler_options": options}
+
+
+def rounded_up(num: int, least: int = 128) -> int:
+    """The next power of two: sizes that differ a little share one program."""
+    return max(least, 1 << (num - 1).bit_length())
+
+
+class Ahead:
+    """Compiles programs on another thread while the caller does something else.
+
+    They come back through the cache that is kept between processes, so that without one nothing is compiled ahead. What
+    fails here is compiled, and fails, where it is needed.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() else None
+
+    def compile(self, work: Callable[[], Any]) -> None:
+        """Run `work`, which lowers and compiles a program, after all that was handed over before it."""
+        if self._pool is not None:
+            self._pool.submit(work)
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept: $TEMPERING_CACHE, or the user's cache folder; None if switched off.
+
+    One folder for each version of JAX and each kind of processor: machine code of another one may crash.
+    """
+    given = os.environ.get(SWITCH)
+    if given is not None and given.lower() in _OFF:
+        return None
+    root = Path(given).expanduser() if given is not None else _user_cache() / "tempering"
+    return root / f"jax-{jax.__version__}-{_processor()}"
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _processor() -> str:
+    """A few letters that tell one kind of processor from another."""
+    words = f"{platform.machine()} {platform.processor()}"
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
+        words += next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return hashlib.sha256(words.encode()).hexdigest()[:8]
+
+
+def _is_kept() -> bool:
+    return jax.config.values["jax_compilation_cache_dir"] is not None
+
+
+def keep_programs() -> Path | None:
+    """Keep compiled programs between processes, and say where; None where they are not kept.
+
+    A cache that the user has set up by JAX's own settings is left as it is. A folder that cannot be written, and
+    entries that are damaged, cost only the time to compile: JAX reads what it can, and warns of the rest, which is left
+    out here.
+    """
+    if _is_kept() or not jax.config.values["jax_enable_compilation_cache"]:
+        return None
+    try:
+        folder = cache_folder()  # a user without a home has none
+        if folder is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        prune(folder.parent)
+        if not os.access(folder, os.R_OK | os.X_OK):
+            return None
+    except (OSError, RuntimeError):
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    # The hundreds of small programs too: read back, they save half of what a fit costs before it trains.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache entry")
+    _quieten()
+    return folder
+
+
+def _quieten() -> None:
+    """Keep XLA's false alarms off the terminal.
+
+    For every CPU program that comes from the cache XLA logs kilobytes: it takes its own tuning hints (prefer-no-gather)
+    for features that the processor lacks. TF_CPP_MIN_LOG_LEVEL=0, which asks for the whole log, is respected.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or jax.default_backend() != "cpu":
+        return
+    with contextlib.suppress(ImportError, AttributeError):
+        from jaxlib import utils  # pyright: ignore[reportAttributeAccessIssue]
+
+        utils.absl_set_min_log_level(_FATAL)
+
+
+def prune(root: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Delete empty entries, and those used longest ago until all take at most `most_bytes`.
+
+    Another process may do the same at the same time, or have an entry open: both are harmless.
+    """
+    entries = []
+    for path in root.glob(f"jax-*/{_ENTRY}"):
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            entries.append((facts.st_size > 0, max(facts.st_atime, facts.st_mtime), facts.st_size, path))
+    entries.sort(key=lambda entry: entry[:3])
+    excess = sum(entry[2] for entry in entries) - most_bytes
+    for is_whole, used, size, path in entries:
+        is_new = time.time() - used < 60.0  # perhaps being written just now
+        if (is_whole or is_new) and excess <= 0:
+            continue
+        with contextlib.suppress(OSError):
+            path.unlink()
+        excess -= size

@@ -1,0 +1,130 @@
+"""Every Python block of every page runs as pasted, in page order, and uses no name that is not on its page.
+
+Names and syntax of all pages are checked here at once; so is one page, from its first block to its last. The slow tests
+run all. Pages show what a user writes: small sizes are put in here.
+"""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from support.pages import DOCS, ROOT, blocks, name_of, pages, run_blocks
+from support.tiny import tiny_ptsd
+from tempering.methods.registry import METHODS
+from tempering.settings import Exploration, Initial, Ladder
+
+WITH_CODE = [page for page in pages() if blocks(page)]
+HISTORY = ("docs/decisions/", "docs/log.md", "CHANGELOG.md")
+"""Pages that are kept as they were written; what they show need not run today."""
+
+NEEDS = {
+    "docs/adapters.md": ["numpyro", "arviz"],
+    "docs/black-box.md": ["torch"],
+    "docs/molecules.md": ["openmm", "mdtraj"],
+    "docs/looking-at-a-sampler.md": ["pyarrow"],
+    "docs/tutorial-peptide.md": ["openmm"],
+    "docs/examples/evidence.md": ["dynesty"],
+}
+MOLECULES = ("docs/molecules.md", "docs/tutorial-peptide.md", "docs/examples/peptide.md")
+
+
+def undefined_names(code: str) -> list[str]:
+    """Names that a piece of Python uses and nobody defined, by ruff."""
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "F821",
+        "--output-format",
+        "concise",
+        "-",
+    ]
+    found = subprocess.run(command, input=code, capture_output=True, text=True, timeout=60)
+    return re.findall(r"F821 .*|invalid-syntax.*", found.stdout)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_a_page_uses_only_names_that_are_on_it(page):
+    code = "\n\n".join(blocks(page))
+    compile(code, name_of(page), "exec")
+    assert not undefined_names(code)
+
+
+def test_an_undefined_name_would_be_found():
+    assert undefined_names("import tempering as tp\nsampler = tp.fit(f, dim=2)\n") == ["F821 Undefined name `f`"]
+    assert not undefined_names("import tempering as tp\nf = len\nsampler = tp.fit(f, dim=2)\n")
+
+
+def test_pages_leave_sizes_to_their_readers():
+    """A page does not shrink its fits to be tested."""
+    for page in WITH_CODE:
+        assert "quick = {" not in page.read_text(encoding="utf-8"), name_of(page)
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """Fits take no time, and files go into an empty folder."""
+
+    def shrink(name: str) -> None:
+        if name in MOLECULES:
+            start = Initial(num_chains=32, num_steps=40, burn_in=20, thin=4)
+            moves = Exploration(kernel="hmc", num_leapfrog=8)
+            settings = tiny_ptsd(ladder=Ladder(temperatures=(1.2, 1.0)), initial=start, exploration=moves)
+        else:
+            settings = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2))
+        method = replace(METHODS["ptsd"], default=lambda **_: settings)
+        monkeypatch.setitem(METHODS, "ptsd", method)
+        monkeypatch.chdir(tmp_path)
+
+    return shrink
+
+
+def test_the_page_that_everybody_reads_runs(tiny, tmp_path):
+    page = DOCS / "getting-started.md"
+    tiny(name_of(page))
+    names = run_blocks(page, blocks(page))
+    assert names["draws"].shape == (10_000, 2) and (tmp_path / "my-sampler" / "sampler.json").exists()
+
+
+def _small(name: str, block: str) -> str:
+    """A block with numbers that a test can afford: counts of draws, chains, live points."""
+    if name.startswith("docs/examples/") or name in MOLECULES:
+        block = re.sub(r"\b(10_000|5_000|4_000|2_000)\b", "64", block)
+        block = block.replace("num_warmup=1000, num_samples=2500", "num_warmup=20, num_samples=20")
+        block = re.sub(r"num_warmup=1000,\s*num_samples=2500", "num_warmup=20, num_samples=20", block)
+        block = block.replace("nlive=500", "nlive=30")
+    return block
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in WITH_CODE if not name_of(page).startswith(HISTORY)], ids=name_of)
+def test_a_page_runs_as_pasted(page, tiny, tmp_path):
+    name = name_of(page)
+    for package in NEEDS.get(name, []):
+        pytest.importorskip(package)
+    tiny(name)
+    if name in MOLECULES:
+        _write_peptide(tmp_path)
+    run_blocks(page, [_small(name, block) for block in blocks(page)])
+
+
+def _write_peptide(folder) -> None:
+    """The file that the pages on molecules begin with: one as databases have them, but with its hydrogens."""
+    from openmm import app
+
+    from support.molecules import case
+
+    given = case("alanine, OBC1")
+    with open(folder / "peptide.pdb", "w") as file:
+        app.PDBFile.writeFile(given.topology, 10 * given.conformations[0], file)
+
+
+def test_the_pages_are_those_of_the_repository():
+    assert {"README.md", "docs/getting-started.md", "docs/examples/mog40.md"} <= {name_of(page) for page in WITH_CODE}
+    assert all(page.is_relative_to(ROOT) for page in WITH_CODE)
