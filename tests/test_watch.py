@@ -1,6 +1,7 @@
 """`tempering watch` and what it reads: a run that goes on, one that ended, one that was killed, and no run at all."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -69,6 +70,17 @@ def test_once_shows_stage_evaluations_levels_and_what_is_left(run):
     words = " ".join(out.split())
     assert "mog40 running" in words and "500 of 2,000" in words and "training" in words and "40 of 100" in words
     assert "left in this stage" in words and "4 0.250 – 300" in words
+
+
+def test_a_silent_run_is_said_to_be_silent_and_its_clock_goes_on(run):
+    with noted(run.path, lambda event: None) as observe:
+        observe(_event(done=100))
+        before = read_state(run.path)
+        os.utime(run.path / PROGRESS, (time.time() - 50, time.time() - 50))
+        after = read_state(run.path)
+        _, out, _ = command("watch", run.path, "--once")
+    assert 49 < after.silence < 60 and after.seconds - before.seconds == pytest.approx(50, abs=5)
+    assert "no news for 5" in out
 
 
 def test_a_run_without_an_event_yet_is_said_to_start(run):
