@@ -89,11 +89,11 @@ def test_a_run_without_an_event_yet_is_said_to_start(run):
 
 
 def test_a_killed_run_says_how_to_go_on(run):
-    (run.path / PROGRESS).write_text(json.dumps({"stage": "training", "done": 1, "total": 2, "evaluations": 77}))
+    (run.path / PROGRESS).write_text(json.dumps({"stage": "training", "done": 1, "total": 2, "evaluations": 777}))
     assert command("watch", run.path, "--once")[0] == 0, "somebody holds the lock: it goes on"
     run.close()
     code, out, errors = command("watch", run.path)
-    assert code == 1 and "stopped" in out and "77" in out
+    assert code == 1 and "stopped" in out and "777" in out
     assert "process of this run is gone" in errors and f"`tempering resume {run.path}`" in errors
 
 

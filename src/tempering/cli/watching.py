@@ -79,7 +79,8 @@ def _state(folder: Path) -> State:
         return dataclasses.replace(state, status="running")
     if state.status == "running":  # it may have ended between the two looks
         state = read_state(folder)
-        return dataclasses.replace(state, status="stopped") if state.status == "running" else state
+        if state.status == "running":
+            return dataclasses.replace(state, status="stopped", seconds=state.seconds - state.silence, silence=0.0)
     return state
 
 
