@@ -28,11 +28,10 @@ from tempering.registry import target_of
 from tempering.runs.checkpoint import Nowhere
 from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF, RunConfig, TargetConfig
-from tempering.runs.display import choose_display
 from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
-from tempering.runs.progress import noted
 from tempering.runs.storage import as_path
+from tempering.runs.watching import check_callback, followed
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.load import load_sampler, stored_dim
 from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
@@ -50,6 +49,7 @@ from tempering.settings import (
 from tempering.targets import Target
 from tempering.targets.posterior import in_coordinates
 from tempering.transforms.centred import Centred
+from tempering.types import OnEvent
 
 __all__ = ["fit", "load"]
 
@@ -74,6 +74,7 @@ def fit(
     time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    callback: OnEvent | None = None,
 ) -> Sampler: ...
 @overload
 def fit(log_density: Any, dim: int | None = None, *, seed: Sequence[int], **options: Any) -> Samplers: ...
@@ -96,6 +97,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    callback: OnEvent | None = None,
 ) -> Any:
     """Turn an unnormalised density, or a likelihood and a prior, into a sampler.
 
@@ -139,6 +141,8 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
+        callback: a function that is called with every `tp.Event`: stage, level, what is done and what is spent. What it
+            raises ends the fit. The logger "tempering" has a record of every new stage, whatever `progress` is.
 
     Returns:
         A trained `Sampler`; for a list of seeds `Samplers`, which draw together and are compared by `diagnose()`.
@@ -159,6 +163,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
         options |= {"ladder": ladder, "settings": settings, "time_limit": time_limit, "progress": progress}
+        options |= {"callback": callback}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
     keep_programs()
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
@@ -170,6 +175,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
     require_flag("progress", progress)
+    check_callback(callback)
     if budget is not None:
         require_count("budget", budget)
     if time_limit is not None:
@@ -190,12 +196,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
-        with (
-            collected_seldom(),
-            reporting(target),
-            choose_display(quiet=not progress) as shown,
-            noted(store.path, shown) if isinstance(store, RunFolder) else nullcontext(shown) as on_event,
-        ):
+        with collected_seldom(), reporting(target), followed(progress, callback, store) as (on_event, watch):
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
@@ -205,6 +206,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 store=store,
                 on_event=on_event,
             )
+        sampler.seconds = watch.stop()
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
