@@ -125,7 +125,7 @@ def child(name: str) -> dict[str, Any]:
     except TypeError:  # an older checkout, without callbacks
         import tempering.api
 
-        tempering.api.choose_display = watched
+        tempering.api.__dict__["choose_display"] = watched
         sampler = tp.fit(log_density, seed=0, **options)
     close("diagnosis")
     fitted = time.perf_counter() - began

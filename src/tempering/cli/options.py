@@ -132,7 +132,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "sample": Command(
         "reading:sample",
-        "Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF).",
+        "Draw from a trained sampler into a file: .npz, .csv, .parquet, .nc (NetCDF) or .txt (GetDist).",
         (
             _path("folder", values="folder", help="a run's folder, or one that `sampler.save` wrote"),
             _whole("-n", "--num", default=10_000, help="how many draws (default: 10,000)"),
@@ -168,6 +168,14 @@ COMMANDS: dict[str, Command] = {
         "reading:report",
         "Write the figures and the HTML page of a run's folder.",
         (_FOLDER,),
+    ),
+    "compare": Command(
+        "reading:compare",
+        "Put runs side by side: a table here, and an HTML page.",
+        (
+            _path("folders", nargs="+", values="folder", metavar="FOLDER", help="folders of two runs or more"),
+            _path("-o", "--out", values="file", default=Path("compare.html"), help="the page (default: compare.html)"),
+        ),
     ),
     "reference": Command(
         "reading:reference",

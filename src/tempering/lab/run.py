@@ -26,6 +26,7 @@ from tempering.runs.folder import RunFolder
 from tempering.runs.ledger import Ledger
 from tempering.runs.progress import noted
 from tempering.runs.storage import as_path, read_json, write_arrays, write_json
+from tempering.runs.watching import Stopwatch, logged, watching
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.folder import replace_sampler
@@ -77,8 +78,11 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
         sampler = load_sampler(opened.path, target_of(opened.config))
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
+            watch = Stopwatch(opened)
             with evaluating(opened.config, sampler.target):
-                improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observe)
+                observed = watching(watch.observe, logged(), observe)
+                improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
+            improved.seconds = watch.stop()
             replace_sampler(improved, opened.path)
             opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
             return _judge(opened, improved, opened.config.metrics, observe)
@@ -125,6 +129,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
         sampler = load_sampler(folder.path, target)
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
+        watch = Stopwatch(folder)
         with evaluating(config, target):
             sampler = METHODS[config.method].fit(
                 target,
@@ -132,9 +137,10 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
                 config.settings,
                 ledger=Ledger(config.budget),
                 store=folder,
-                on_event=on_event,
+                on_event=watching(watch.observe, logged(), on_event),
                 **ways,
             )
+        sampler.seconds = watch.stop()
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
     return _judge(folder, sampler, config.metrics, on_event)

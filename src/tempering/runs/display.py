@@ -14,10 +14,10 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from tempering.runs.progress import duration_text
+from tempering.runs.words import duration_text
 from tempering.types import Event, OnEvent, ignore_event
 
-__all__ = ["choose_display", "duration_text", "plain_lines"]
+__all__ = ["choose_display", "duration_text", "event_line", "plain_lines"]
 
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines of the same stage."""
@@ -60,7 +60,7 @@ def plain_lines(stream: Any, interval: float = LINE_INTERVAL, clock: Callable[[]
         now, place = clock(), (event.stage, event.level)
         if place != last_place or now - last_time >= interval:
             last_place, last_time = place, now
-            stream.write(_line(event, now - start) + "\n")
+            stream.write(event_line(event, now - start) + "\n")
             stream.flush()
 
     return on_event
@@ -96,7 +96,7 @@ def _place_text(event: Event, temperature: float | None) -> list[str]:
     return words + ([] if temperature is None else [f"T = {temperature:.4g}"])
 
 
-def _line(event: Event, elapsed: float) -> str:
+def event_line(event: Event, elapsed: float) -> str:
     """One event as a line of text; what is not known is left out."""
     planned = f" of {event.planned:,}" if event.planned else ""
     parts = [f"[{duration_text(elapsed)}]", *_place_text(event, event.temperature)]

@@ -17,22 +17,13 @@ from typing import Any
 
 from tempering.errors import RunFolderError
 from tempering.runs.ledger import APART
+from tempering.runs.words import duration_text
 
 __all__ = ["PROGRESS", "State", "duration_text", "noted", "read_entries", "read_state"]
 
 PROGRESS = "progress.json"
 _INTERVAL = 1.0
 """Seconds between two writes of the same stage."""
-
-
-def duration_text(seconds: int | float) -> str:
-    """A duration as people say it: 4.2 s, 3 min 07 s, 2 h 05 min."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds) // 60
-    if minutes < 60:
-        return f"{minutes} min {round(seconds) % 60:02d} s"
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
 @contextmanager
