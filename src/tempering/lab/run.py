@@ -18,11 +18,12 @@ from tempering.lab.extrapolation import WAYS
 from tempering.lab.own_models import evaluating, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
-from tempering.methods.budget import check_budget, forecast
+from tempering.methods.budget import check_budget, default_budget, forecast
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
+from tempering.runs.forecast import Kind, expected_seconds, remember, with_time_left
 from tempering.runs.ledger import Ledger
 from tempering.runs.progress import noted
 from tempering.runs.storage import as_path, read_json, write_arrays, write_json
@@ -129,7 +130,9 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
         sampler = load_sampler(folder.path, target)
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
-        watch = Stopwatch(folder)
+        watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
+        kind = Kind.of(config.method, target.dim, budget, config.settings)
+        observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
         with evaluating(config, target):
             sampler = METHODS[config.method].fit(
                 target,
@@ -137,10 +140,11 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
                 config.settings,
                 ledger=Ledger(config.budget),
                 store=folder,
-                on_event=watching(watch.observe, logged(), on_event),
+                on_event=watching(watch.observe, observed),
                 **ways,
             )
         sampler.seconds = watch.stop()
+        remember(kind, sampler.seconds)
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
     return _judge(folder, sampler, config.metrics, on_event)
