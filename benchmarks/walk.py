@@ -8,6 +8,9 @@ the first time, and the walk changes room wherever two neighbours in that order 
 comprehensions, lambdas, methods with two underscores on either side, and what runs while a module is imported. Counted
 are all other functions, and once more the public ones alone: functions of a module whose names begin without an
 underscore. A second count with `--out` is added to the file, which holds one for each commit.
+
+Beside it stands the number of doors: pairs of rooms of which one calls the other, however often. A reader who takes the
+house room by room learns what each door promises once; a change of room is counted at every first visit of a function.
 """
 
 import argparse
@@ -35,6 +38,8 @@ class Walk:
         self._root = f"{root}/"
         self._num_importing = 0
         self.functions: dict[tuple[str, str], None] = {}
+        self.doors: set[tuple[str, str]] = set()
+        self._calls: set[tuple[CodeType, CodeType]] = set()
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """What `sys.setprofile` calls."""
@@ -45,6 +50,19 @@ class Walk:
             self._num_importing += 1 if event == "call" else -1
         elif event == "call" and self._num_importing == 0 and self._counts(code):
             self.functions.setdefault((code.co_filename.removeprefix(self._root), code.co_qualname))
+            self._note_door(frame)
+
+    def _note_door(self, frame: FrameType) -> None:
+        """Note the rooms of a function and of the one of the package that called it, if by way of JAX."""
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(self._root):
+            caller = caller.f_back
+        if caller is None or (caller.f_code, frame.f_code) in self._calls:
+            return
+        self._calls.add((caller.f_code, frame.f_code))
+        there, here = (room_of(code.co_filename.removeprefix(self._root)) for code in (caller.f_code, frame.f_code))
+        if there != here:
+            self.doors.add((there, here))
 
     def _counts(self, code: CodeType) -> bool:
         name = code.co_name
@@ -52,11 +70,11 @@ class Walk:
         is_named = not name.startswith("<") and not (name.startswith("__") and name.endswith("__"))
         return is_function and is_named and code.co_filename.startswith(self._root)
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """The counts of all functions, and of the public ones alone."""
+    def counts(self) -> dict[str, Any]:
+        """The counts of all functions, and of the public ones alone; and the doors."""
         every = list(self.functions)
         public = [(file, name) for file, name in every if "." not in name and not name.startswith("_")]
-        return {"all": _counts(every), "public": _counts(public)}
+        return {"all": _counts(every), "public": _counts(public), "doors": len(self.doors)}
 
 
 def room_of(file: str) -> str:

@@ -42,13 +42,13 @@ def test_every_density_is_a_finite_function_with_shares_that_add_up(name):
     density = density_of(name)
     assert density.name == name
     z = 0.3 * jax.random.normal(jax.random.key(1), (5, density.dim))
-    points = z if density.prior is None else jax.vmap(density.prior.from_normal)(z)
-    values, gradients = jax.vmap(jax.value_and_grad(density.log_density))(points)
+    points = z if density.prior is None else jax.jit(jax.vmap(density.prior.from_normal))(z)
+    values, gradients = jax.jit(jax.vmap(jax.value_and_grad(density.log_density)))(points)
     assert np.all(np.isfinite(values)) and gradients.shape == points.shape
     if name != "pathology":
         assert np.all(np.isfinite(gradients))
     if density.shares is not None:
-        shares = jax.vmap(density.shares)(points)
+        shares = jax.jit(jax.vmap(density.shares))(points)
         assert shares.shape == (5, len(density.masses))
         np.testing.assert_allclose(np.sum(shares, axis=1), 1.0, rtol=1e-5)
 

@@ -33,7 +33,7 @@ from tempering.targets.base import evaluate_many
 from tempering.weights.ess import ess_fraction
 from tempering.weights.resample import evened
 
-NOISE, NETWORK = Noise(), Network(width=32, depth=2)
+NOISE, NETWORK = Noise(), Network(width=32, depth=2, coordinate_width=8)
 # One set of shapes for the whole file: only the tiny buffer is compiled apart.
 TRAINING = Training(batch_size=128, learning_rate=5e-3, check_every=50, patience=6)
 SIZE, NUM_STEPS = 1000, 400

@@ -78,7 +78,8 @@ _MODEL_HELP = (
 _MORE_ON_RUN = (
     "file.py:name may be a function of one point with --dim, a target such as tp.from_callable makes, a function "
     "without arguments that returns one, a NumPyro model with --data, or a PyMC model. The file may set dim, like, "
-    "support, prior, prior_transform and data: tp.fit takes them under the same names. docs/command.md has examples."
+    "support, prior, prior_transform and data: tp.fit takes them under the same names. docs/command-line.md "
+    "has examples."
 )
 
 COMMANDS: dict[str, Command] = {
@@ -197,7 +198,7 @@ COMMANDS: dict[str, Command] = {
         "completion:show_completion",
         "Print a script that completes commands, options and presets in your shell.",
         (_option("shell", choices=("bash", "zsh", "fish"), values=("bash", "zsh", "fish"), help="your shell"),),
-        'For bash put `eval "$(tempering completion bash)"` into ~/.bashrc; docs/command.md has the other shells.',
+        'For bash put `eval "$(tempering completion bash)"` into ~/.bashrc; docs/command-line.md has the other shells.',
     ),
 }
 """Every command by its name."""

@@ -11,12 +11,11 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
-from tempering.adapters import reporting
 from tempering.api import load
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
-from tempering.lab.own_models import target_of
+from tempering.lab.own_models import evaluating, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, forecast
@@ -80,7 +79,7 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
             watch = Stopwatch(opened)
-            with reporting(sampler.target):
+            with evaluating(opened.config, sampler.target):
                 observed = watching(watch.observe, logged(), observe)
                 improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
             improved.seconds = watch.stop()
@@ -131,7 +130,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
         watch = Stopwatch(folder)
-        with reporting(target):
+        with evaluating(config, target):
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),
