@@ -47,7 +47,36 @@ def test_plain_draws_come_back(tmp_path):
         assert data.posterior["x"].values.tobytes() == PLAIN.tobytes() and data.posterior["x"].shape == (1, 7, 3)
         if weights is not None:
             assert data.sample_stats["log_weights"].values.tobytes() == weights.tobytes()
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted(2 * SUFFIXES), "no half of a file is left"
+        path = write_draws(tmp_path / f"{name}.csv", PLAIN, weights)
+        assert path.read_text().splitlines()[0].split(",") == list(columns)
+        table = np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.float32)
+        assert_same(dict(zip(columns, table.T, strict=True)), columns)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted(2 * (".npz", ".parquet", ".nc", ".csv"))
+
+
+def test_getdist_files_have_weights_densities_and_names(tmp_path):
+    log_weights, log_density = WEIGHTS.copy(), RNG.normal(size=7)
+    log_weights[2] = -np.inf
+    draws = {"tau": PLAIN[:, 0], "a group": {"theta": PLAIN[:, 1:]}}
+    path = write_draws(tmp_path / "chain.txt", draws, log_weights, log_density)
+    names = [line.split("\t") for line in (tmp_path / "chain.paramnames").read_text().splitlines()]
+    assert names == [
+        ["a_group.theta[0]", "a group.theta_{0}"],
+        ["a_group.theta[1]", "a group.theta_{1}"],
+        ["tau", "tau"],
+    ]
+    is_used = np.arange(7) != 2
+    table = np.loadtxt(path)
+    np.testing.assert_allclose(table[:, 0], np.exp(log_weights - log_weights.max())[is_used], rtol=1e-6)
+    np.testing.assert_allclose(table[:, 1], -log_density[is_used], rtol=1e-6)
+    np.testing.assert_allclose(table[:, 2:], PLAIN[is_used][:, [1, 2, 0]], rtol=1e-6)
+    with pytest.raises(RunFolderError, match="chain.paramnames exists"):
+        path.unlink()
+        write_draws(path, draws)
+    plain = np.loadtxt(write_draws(tmp_path / "plain.txt", PLAIN))
+    assert np.all(plain[:, 0] == 1.0) and np.all(plain[:, 1] == 0.0)
+    with pytest.raises(SettingsError, match="no draw has a positive weight"):
+        write_draws(tmp_path / "none.txt", PLAIN, np.full(7, -np.inf))
 
 
 def test_named_draws_keep_their_names(tmp_path):
@@ -91,8 +120,8 @@ def test_nothing_is_overwritten_and_nothing_is_half_there(tmp_path, suffix, monk
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"'draws.csv' is not allowed.*\.npz, \.parquet, \.nc"):
-        write_draws(tmp_path / "draws.csv", PLAIN)
+    with pytest.raises(SettingsError, match=r"'draws.xls' is not allowed.*\.npz, \.csv, \.parquet, \.nc, \.txt"):
+        write_draws(tmp_path / "draws.xls", PLAIN)
     with unchecked(), pytest.raises(TemperingError, match="path is a int"):
         write_draws(3, PLAIN)
     for draws in ({}, {"a": {"b": PLAIN}, "a.b": PLAIN}, {"a": np.array([None, "x"])}):

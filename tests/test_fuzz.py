@@ -146,7 +146,7 @@ fit_inputs = st.one_of(
         st.one_of(
             words,
             flags,
-            odd_one,
+            odd_one.filter(lambda given: not isinstance(given, dict) or given),  # no changes are allowed
             undefined,
             st.sampled_from([tiny_pt_dm(), tp.PTSDSettings, {"buffer_size": 20}, Ladder(), 0]),
         ),
@@ -243,17 +243,18 @@ bad_files = st.one_of(
     st.just(b"a.npz"),
     st.builds(object),
     st.sampled_from(
-        ["draws", "draws.csv", "draws.NPZ", "", ".", "file/draws.npz", "taken.npz", "taken.parquet", "taken.nc"]
+        ["draws", "draws.xls", "draws.NPZ", "", ".", "file/draws.npz", "taken.npz", "taken.parquet", "taken.nc"]
     ),
 )
 bad_nums = st.one_of(not_a_count, nothing, st.just(0), st.integers(2**40, 2**80))
 DRAWING = ("sample", "sample_weighted", "sample_exact", "sample_even")
 sampler_inputs = st.one_of(
-    st.tuples(st.sampled_from([*DRAWING, "to_arviz"]), st.just("num"), bad_nums),
+    st.tuples(st.sampled_from(DRAWING), st.just("num"), bad_nums),
+    st.tuples(st.sampled_from(["to_arviz", "plot"]), st.just("num"), bad_nums.filter(lambda num: num is not None)),
+    st.tuples(st.just("to_arviz"), st.sampled_from(["weighted", "with_log_prob"]), not_a_flag),
     st.tuples(st.sampled_from([*DRAWING, "to_arviz", "plot"]), st.just("seed"), not_a_seed),
     st.tuples(st.just("sample_even"), st.just("num_draws"), st.one_of(not_a_count, st.just(0))),
-    st.tuples(st.just("plot"), st.just("num"), bad_nums),
-    st.tuples(st.just("plot"), st.just("folder"), st.one_of(bad_places.filter(lambda place: place != "full"))),
+    st.tuples(st.just("plot"), st.just("what"), st.one_of(bad_places.filter(lambda place: place != "full"))),
     st.tuples(st.just("sample"), st.just("solver"), not_a_word),
     st.tuples(st.just("log_prob"), st.just("x"), wrong_points),
     st.tuples(st.just("log_prob"), st.just("seed"), not_a_seed),

@@ -258,3 +258,29 @@ def test_the_command_plans_a_run_of_ones_own(place):
         assert "--json is for --dry-run" in refused("run", "mog40", "--json", "--out", "x")
         assert "is no file" in refused("run", "modle.py:f", "--out", "x")
     assert not (place / "x").exists()
+
+
+def test_a_folder_of_openmm_is_a_molecule(place):
+    openmm = pytest.importorskip("openmm")
+    from openmm import app
+
+    from support.molecules import case
+
+    given = case("alanine, OBC1")
+    folder = place / "peptide"
+    folder.mkdir()
+    (folder / "system.xml").write_text(openmm.XmlSerializer.serialize(given.system))
+    with pytest.raises(SettingsError, match="peptide is a folder without topology.pdb; a system of OpenMM"):
+        own_config("peptide", changes=[])
+    with (folder / "topology.pdb").open("w") as file:
+        app.PDBFile.writeFile(given.topology, 10 * given.conformations[0], file, keepIds=True)
+    config, target = own_config("peptide", temperature=400.0, changes=[])
+    assert config.name == "peptide" and target.dim == 63
+    assert config.settings.network.num_particles == 22
+    cold, x = own_config("peptide", changes=[])[1], jnp.asarray(target.init[0])
+    assert float(cold.log_density(x)) == pytest.approx(float(target.log_density(x)) * 400 / 300, rel=1e-4)
+    with pytest.raises(SettingsError, match="--dim is not for peptide, which is a folder of OpenMM"):
+        own_config("peptide", dim=3, changes=[])
+    (folder / "system.xml").write_text((folder / "system.xml").read_text() + "\n")
+    with pytest.raises(RunFolderError, match="was changed since this run began"):
+        target_of(config)

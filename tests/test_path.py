@@ -16,7 +16,7 @@ from support.random_checks import assert_mean, assert_std, must_fail
 from support.tempered import walk
 from support.tiny import quick_compilation, tiny_pt_dm, tiny_ptsd
 from support.unchecked import unchecked
-from tempering.api import _as_fitted
+from tempering.adapters.own import as_fitted
 from tempering.buffer import blank_buffer, from_states, in_units, reweighted
 from tempering.diffusion.calibrate import inner_scale
 from tempering.errors import SettingsError
@@ -208,12 +208,12 @@ def test_starts_come_from_the_reference_unless_told_otherwise():
 
 
 def test_a_reference_is_in_the_coordinates_of_the_user():
-    target = _as_fitted(lambda x: -jnp.sum(x), 2, None, tp.positive, Normal([1.0, 2.0], 0.1))
+    target = as_fitted(lambda x: -jnp.sum(x), 2, None, tp.positive, Normal([1.0, 2.0], 0.1))
     y = jnp.asarray([0.3, -0.2])
     expected = Normal([1.0, 2.0], 0.1).log_density(jnp.exp(y)) + jnp.sum(y)
     np.testing.assert_allclose(target.reference.log_density(y), expected, rtol=1e-5)
     assert_mean(np.exp(np.asarray(target.reference.sample(jax.random.key(2), 2000))), np.array([1.0, 2.0]))
-    assert _as_fitted(target, None, None, None, "none").reference is None
+    assert as_fitted(target, None, None, None, "none").reference is None
 
 
 def _kind(bad) -> str:
@@ -254,7 +254,7 @@ def test_a_distribution_of_numpyro_is_a_reference():
         np.testing.assert_allclose(reference.log_density(x), ours.log_density(x), rtol=1e-6)
         assert_mean(np.asarray(reference.sample(jax.random.key(3), 5000)), ours.mean)
         must_fail(assert_mean, np.asarray(reference.sample(jax.random.key(3), 5000)), ours.mean + 0.3)
-    target = _as_fitted(lambda x: -jnp.sum(x), 2, None, tp.positive, dist.Gamma(jnp.ones(2), 2.0))
+    target = as_fitted(lambda x: -jnp.sum(x), 2, None, tp.positive, dist.Gamma(jnp.ones(2), 2.0))
     assert evaluate_reference(target, jnp.zeros((2,))).log_density == pytest.approx(2 * np.log(2.0) - 4.0)
     for bad in (dist.Normal(0.0, 1.0), dist.Normal(jnp.zeros(3), 1.0), dist.Poisson(jnp.ones(2))):
         with pytest.raises(SettingsError, match="reference"):

@@ -334,7 +334,8 @@ def test_the_chart_and_the_tree_are_saved_with_the_sampler(tmp_path):
 def test_export_to_arviz(exact):
     pytest.importorskip("arviz")
     data = exact.to_arviz(500, seed=3)
-    np.testing.assert_array_equal(data.posterior["x"].values, exact.sample(500, seed=3)[None])
+    assert data.posterior["x"].shape == (4, 125, 3)
+    np.testing.assert_array_equal(data.posterior["x"].values.reshape(500, 3), exact.sample(500, seed=3))
 
 
 def test_export_of_a_tree_to_arviz():
@@ -348,5 +349,5 @@ def test_export_of_a_tree_to_arviz():
         "south",
     ]
     draws = sampler.sample(500, seed=3)
-    np.testing.assert_array_equal(data.posterior["group.sigma"].values, draws["group"]["sigma"][None])
-    np.testing.assert_array_equal(data.sample_stats["log_prob"].values, sampler.log_prob(draws)[None])
+    np.testing.assert_array_equal(data.posterior["group.sigma"].values, draws["group"]["sigma"].reshape(4, 125))
+    np.testing.assert_array_equal(data.sample_stats["log_prob"].values, sampler.log_prob(draws).reshape(4, 125))

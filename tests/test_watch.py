@@ -1,6 +1,7 @@
 """`tempering watch` and what it reads: a run that goes on, one that ended, one that was killed, and no run at all."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -71,17 +72,28 @@ def test_once_shows_stage_evaluations_levels_and_what_is_left(run):
     assert "left in this stage" in words and "4 0.250 – 300" in words
 
 
+def test_a_silent_run_is_said_to_be_silent_and_its_clock_goes_on(run):
+    with noted(run.path, lambda event: None) as observe:
+        observe(_event(done=100))
+        before = read_state(run.path)
+        os.utime(run.path / PROGRESS, (time.time() - 50, time.time() - 50))
+        after = read_state(run.path)
+        _, out, _ = command("watch", run.path, "--once")
+    assert 49 < after.silence < 60 and after.seconds - before.seconds == pytest.approx(50, abs=5)
+    assert "no news for 5" in out
+
+
 def test_a_run_without_an_event_yet_is_said_to_start(run):
     code, out, _ = command("watch", run.path, "--once")
     assert code == 0 and "nothing is reported yet" in out
 
 
 def test_a_killed_run_says_how_to_go_on(run):
-    (run.path / PROGRESS).write_text(json.dumps({"stage": "training", "done": 1, "total": 2, "evaluations": 77}))
+    (run.path / PROGRESS).write_text(json.dumps({"stage": "training", "done": 1, "total": 2, "evaluations": 777}))
     assert command("watch", run.path, "--once")[0] == 0, "somebody holds the lock: it goes on"
     run.close()
     code, out, errors = command("watch", run.path)
-    assert code == 1 and "stopped" in out and "77" in out
+    assert code == 1 and "stopped" in out and "777" in out
     assert "process of this run is gone" in errors and f"`tempering resume {run.path}`" in errors
 
 

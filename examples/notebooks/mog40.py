@@ -34,7 +34,7 @@ print(sampler.summary())
 
 # %% [markdown]
 # ## Draw, weigh and compare
-# Every draw belongs to its nearest centre. Exactly 1/40 of the mass belongs to each.
+# Every draw is counted at its nearest centre. Each centre should get about 1/40.
 
 # %%
 draws = sampler.sample(10_000, seed=1)

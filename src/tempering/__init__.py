@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tempering.settings import PTDMSettings, PTSDSettings, ReweightedSettings
     from tempering.targets import ExactTarget, PairPotential, Target
     from tempering.transforms import above, below, interval, ordered, positive, real, simplex
+    from tempering.types import Event
     from tempering.weights.resample import resample
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "Beta",
     "BudgetError",
     "DensityError",
+    "Event",
     "ExactTarget",
     "Exponential",
     "Gamma",
@@ -90,6 +92,7 @@ _HOMES = {
     "settings": ("PTDMSettings", "PTSDSettings", "ReweightedSettings"),
     "targets": ("ExactTarget", "PairPotential", "Target"),
     "transforms": ("above", "below", "interval", "ordered", "positive", "real", "simplex"),
+    "types": ("Event",),
     "weights.resample": ("resample",),
 }
 """The module of every public name; tests/test_front_door.py compares it with `__all__`."""

@@ -19,7 +19,7 @@ from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
-from tempering.methods.budget import check_budget
+from tempering.methods.budget import check_budget, default_budget
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
 from tempering.methods.start import own_start, rows_of
@@ -28,11 +28,11 @@ from tempering.registry import target_of
 from tempering.runs.checkpoint import Nowhere
 from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF, RunConfig, TargetConfig
-from tempering.runs.display import choose_display
 from tempering.runs.folder import RunFolder
+from tempering.runs.forecast import Kind, expected_seconds, remember
 from tempering.runs.ledger import Ledger
-from tempering.runs.progress import noted
 from tempering.runs.storage import as_path
+from tempering.runs.watching import check_callback, followed
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.load import load_sampler, stored_dim
 from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
@@ -50,6 +50,7 @@ from tempering.settings import (
 from tempering.targets import Target
 from tempering.targets.posterior import in_coordinates
 from tempering.transforms.centred import Centred
+from tempering.types import OnEvent
 
 __all__ = ["fit", "load"]
 
@@ -74,6 +75,7 @@ def fit(
     time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    callback: OnEvent | None = None,
 ) -> Sampler: ...
 @overload
 def fit(log_density: Any, dim: int | None = None, *, seed: Sequence[int], **options: Any) -> Samplers: ...
@@ -96,51 +98,52 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    callback: OnEvent | None = None,
 ) -> Any:
     """Turn an unnormalised density, or a likelihood and a prior, into a sampler.
 
     Args:
-        log_density: a JAX function of one point of shape (dim,), or an object with `dim` and `log_density(x)`. One with
-            a `geometry`, such as `PairPotential`, is sampled on configurations centred at the origin. With `prior` or
-            `prior_transform` it is the log likelihood alone.
-        dim: the dimension; needed for a function of a plain vector.
-        like: a tree of arrays (dicts, lists, tuples, any pytree) of the structure and shapes of the parameters, where
-            `log_density` is a function of such a tree. Draws, `init` and the sampler's `log_prob` are trees then.
+        log_density: a JAX function of one point of shape (dim,) that returns one number; or an object with `dim` and
+            `log_density(x)`, such as `tp.from_numpyro` makes. With `prior` or `prior_transform` it is the log
+            likelihood alone. A target with a `geometry`, such as `PairPotential`, is sampled with its centre of mass at
+            the origin.
+        dim: the dimension. A function of a plain vector needs it.
+        like: an example of the parameters: any nesting of dicts, lists, tuples and arrays. `log_density` then takes
+            such a tree, and draws, `init` and `log_prob` are such trees.
         support: where the coordinates lie: `tp.positive`, `tp.interval(low, high)`, `tp.above(low)`, `tp.below(high)`,
-            `tp.simplex`, `tp.ordered` or `tp.real`; a list with one for each coordinate; with `like` a prefix of the
-            tree, in which what is missing is real. `log_density` is then only asked for points within. The method works
-            in unbounded coordinates y, with the Jacobian; `scale` and the levels are theirs. Where all lie in intervals
-            these are normal ones, and the path begins at the uniform distribution.
-        prior: a distribution for all coordinates, such as `tp.Normal(0.0, 1.0)`; a list with one for each; a dict of
-            them by name, where `log_density` takes such a dict; with `like` a prefix of that tree. `tp.Uniform`,
-            `tp.Normal`, `tp.LogNormal`, `tp.HalfNormal`, `tp.Exponential`, `tp.Beta`, `tp.Gamma`, `tp.StudentT`, or
-            distributions of NumPyro. `log_density` is then the log likelihood, only it is tempered, and
+            `tp.simplex`, `tp.ordered` or `tp.real`. One for all, or a list with one for each; with `like` a dict of
+            those that are not real. The method works in unbounded coordinates, with the Jacobian; `scale` is in these.
+            If all coordinates lie in intervals, the path begins at the uniform distribution.
+        prior: one distribution for all coordinates, such as `tp.Normal(0.0, 1.0)`; a list with one for each; or a dict
+            by name, where `log_density` takes such a dict. `tp.Uniform`, `tp.Normal`, `tp.LogNormal`, `tp.HalfNormal`,
+            `tp.Exponential`, `tp.Beta`, `tp.Gamma`, `tp.StudentT`, or NumPyro's. Only the likelihood is tempered, and
             `sampler.log_z` is the evidence (docs/evidence.md).
         prior_transform: in place of `prior`, a JAX function from the unit cube, (dim,), to the parameters, as nested
-            samplers take it; `dim` is that of the cube.
-        reference: a normalised distribution of the user's coordinates as one vector, with `log_density(x)` and
-            `sample(key, num)`, such as `tp.Normal(mean, std)` or `tp.StudentT(mean, scale, nu)`. Levels then follow the
-            geometric path r^(1 - 1/T) p^(1/T) from it, which has a normaliser where p^(1/T) may have none, and chains
-            start from its draws. None takes the target's own, such as a NumPyro model's prior, if it has one; "none"
-            takes none.
-        method: ptsd; ptsd_paper for the paper's Algorithm 1 to the letter; pt_dm for parallel tempering with one
-            diffusion model; reweighted for levels made by reweighting, without guidance.
-        budget: the most evaluations of the density to spend; None takes 50,000 + 10,000 dim, or what the settings need
-            where they give the sizes. Never exceeded.
+            samplers take it. `dim` is the dimension of the cube.
+        reference: a normalised distribution with `log_density(x)` and `sample(key, num)`, such as
+            `tp.Normal(mean, std)` or `tp.StudentT(mean, scale, nu)`. The path from hot to cold begins at it. Levels
+            are r^(1 - 1/T) p^(1/T), and chains start from its draws. None takes the target's own, such as a NumPyro
+            model's prior. "none" takes none.
+        method: "ptsd"; "ptsd_paper" for the paper's Algorithm 1 to the letter; "pt_dm" for parallel tempering with one
+            diffusion model; "reweighted" for levels made by reweighting, without guidance.
+        budget: the most evaluations of the density to spend; never exceeded. None takes 50,000 + 10,000 dim, or what
+            the settings need if they give the sizes.
         seed: everything random follows from it. A list such as `[0, 1, 2]` fits each in turn, with the budget each.
-        scale: standard deviation of the starting points around the origin; 1 where neither it nor `init` nor a
-            reference is given, and the target has no starting points of its own, as a molecule has.
-        init: starting points: an array (n, dim) or a tree with a leading axis n, or a function (key, num) of them.
-        ladder: temperatures, hottest first, ending at 1; None finds the hottest by a counted pilot.
+        scale: the standard deviation of the starting points around the origin. 1 if neither it, nor `init`, nor a
+            reference is given, and the target has no starting points of its own.
+        init: starting points: an array (n, dim), a tree with a leading axis n, or a function of (key, num).
+        ladder: temperatures, hottest first, ending at 1. None finds the hottest by a counted pilot.
         settings: None takes the method's own, such as `tp.PTSDSettings()`. A dict changes some of them by name, such as
-            `{"training.num_steps": 2000}`. A whole settings object takes the place of all. `ladder` and `scale` still
-            win over it. `sampler.settings` has what became of them.
+            `{"training.num_steps": 2000}`. A settings object replaces all. `ladder` and `scale` win over it.
+            `sampler.settings` has what the fit used.
         time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
             and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
             takes long to compile, may exceed it. The result then depends on the speed of the machine.
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
+        callback: a function that is called with every `tp.Event`: stage, level, what is done and what is spent. What it
+            raises ends the fit. The logger "tempering" has a record of every new stage, whatever `progress` is.
 
     Returns:
         A trained `Sampler`; for a list of seeds `Samplers`, which draw together and are compared by `diagnose()`.
@@ -150,6 +153,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
 
     Example:
         >>> import jax.numpy as jnp, tempering as tp
+        >>> tp.fit(lambda x: -0.5 * x**2, dim=2)  # a vector: refused before anything is spent
+        Traceback (most recent call last):
+        ...
+        tempering.errors.DensityError: ...
         >>> sampler = tp.fit(lambda x: -0.5 * jnp.sum(x**2), dim=2, seed=0)  # doctest: +SKIP
     """
     seeds = seeds_of(seed)
@@ -157,6 +164,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
         options |= {"ladder": ladder, "settings": settings, "time_limit": time_limit, "progress": progress}
+        options |= {"callback": callback}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
     keep_programs()
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
@@ -168,6 +176,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     require_choice("method", method, tuple(METHODS))
     require_seed("seed", seed)
     require_flag("progress", progress)
+    check_callback(callback)
     if budget is not None:
         require_count("budget", budget)
     if time_limit is not None:
@@ -188,12 +197,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
-        with (
-            collected_seldom(),
-            reporting(target),
-            choose_display(quiet=not progress) as shown,
-            noted(store.path, shown) if isinstance(store, RunFolder) else nullcontext(shown) as on_event,
-        ):
+        kind = Kind.of(method, target.dim, budget or default_budget(target.dim), changed)
+        following = followed(progress, callback, store, expected_seconds(kind))
+        with collected_seldom(), reporting(target), following as (on_event, watch):
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
@@ -203,6 +209,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 store=store,
                 on_event=on_event,
             )
+        sampler.seconds = watch.stop()
+        if time_limit is None:
+            remember(kind, sampler.seconds)
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler
@@ -226,15 +235,24 @@ def load(
     prior: Any = None,
     prior_transform: Any = None,
 ) -> Any:
-    """A `Sampler` that `sampler.save`, `tp.fit(out=…)` or `tempering run` wrote; `Samplers`, where these were saved.
+    """Load a sampler that `sampler.save`, `tp.fit(out=…)` or `tempering run` wrote.
 
     Args:
-        log_density: the density, for `sample_weighted`; not needed for a preset's run, whose target is known. Supports
-            and priors are in the folder. A NumPyro model is not, and is needed: `tp.from_numpyro(model, ...)`.
-        like: a tree of the parameters, where they are nested in types of the user's own; dicts, lists and tuples are in
-            the folder.
-        prior, prior_transform: needed where they are a transform, or distributions of NumPyro that are not ours by
-            another name.
+        folder: where it was saved.
+        log_density: the density. Weighted draws need it; plain draws do not, nor does the run of a preset. Supports and
+            priors are in the folder. A NumPyro model is not: give `tp.from_numpyro(model, ...)`.
+        like: a tree of the parameters, if they are nested in types of your own. Dicts, lists and tuples are known.
+        prior, prior_transform: needed for a transform, and for NumPyro distributions that have no counterpart here.
+
+    Returns:
+        A `Sampler`; or `Samplers`, if several were saved together.
+
+    Example:
+        >>> import tempering as tp
+        >>> tp.load("no-such-folder")
+        Traceback (most recent call last):
+        ...
+        tempering.errors.RunFolderError: no-such-folder holds no finished sampler ...
     """
     keep_programs()
     folder = as_path(folder)

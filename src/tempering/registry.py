@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tempering.errors import RunFolderError, SettingsError
-from tempering.molecules import InternalChart, alanine_dipeptide, alanine_in_internal_coordinates
 from tempering.priors import PriorChart
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, RunConfig
 from tempering.targets import ManyWell, Target, anisotropic_gaussian, dw4, in_inner_coordinates, lennard_jones, mog40
@@ -13,9 +12,28 @@ from tempering.transforms import Chart, read_chart
 
 __all__ = ["TARGETS", "chart_from", "make_target", "target_of"]
 
+
+def _aldp(temperature: float = 300.0, chirality: str = "both") -> Target:
+    from tempering.molecules import alanine_dipeptide  # here and below: most fits are of no molecule
+
+    return alanine_dipeptide(temperature, chirality)
+
+
+def _aldp_internal(temperature: float = 300.0) -> Target:
+    from tempering.molecules import alanine_in_internal_coordinates
+
+    return alanine_in_internal_coordinates(temperature)
+
+
+def _internal_chart(stored: dict[str, Any]) -> Chart:
+    from tempering.molecules import InternalChart
+
+    return InternalChart.from_dict(stored)
+
+
 TARGETS: dict[str, Callable[..., Target]] = {
-    "aldp": alanine_dipeptide,
-    "aldp_internal": alanine_in_internal_coordinates,
+    "aldp": _aldp,
+    "aldp_internal": _aldp_internal,
     "dw4": dw4,
     "gaussian": anisotropic_gaussian,
     "lj": lennard_jones,
@@ -69,5 +87,5 @@ def chart_from(
         given: those of a prior, where there is no target.
     """
     own = given if target is None else target.chart
-    readers = {"internal": InternalChart.from_dict, "prior": PriorChart.from_dict}
+    readers = {"internal": _internal_chart, "prior": PriorChart.from_dict}
     return read_chart(stored, full_dim, own, readers=readers)

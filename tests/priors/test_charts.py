@@ -16,6 +16,7 @@ from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
 from support.untrained import untrained
 from tempering import api
+from tempering.adapters.own import _on_path
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.methods.registry import METHODS
 from tempering.priors import PriorChart
@@ -167,7 +168,7 @@ def test_the_evidence_is_that_of_the_prior():
 
 
 def test_a_box_has_its_volume_and_a_uniform_reference():
-    box = api._as_fitted(lambda x: jnp.sum(jnp.log(x)), 1, None, tp.interval(0.0, 3.0))
+    box = api.as_fitted(lambda x: jnp.sum(jnp.log(x)), 1, None, tp.interval(0.0, 3.0))
     assert isinstance(box, Posterior) and box.chart.is_box and box.reference is not None
     check_evidence(box, np.log(4.5))
     prior = posterior_of(lambda x: jnp.sum(jnp.log(x)), 1, None, tp.Uniform(0.0, 3.0), None)
@@ -181,22 +182,22 @@ def test_a_box_has_its_volume_and_a_uniform_reference():
 def test_which_supports_are_boxes():
     both = {"a": tp.interval(0.0, 1.0), "b": tp.interval(-1.0, 1.0)}
     like = {"a": jnp.zeros(2), "b": 0.0}
-    tree = api._as_fitted(lambda p: -jnp.sum(p["a"]) - p["b"], None, like, both)
+    tree = api.as_fitted(lambda p: -jnp.sum(p["a"]) - p["b"], None, like, both)
     assert isinstance(tree, Posterior) and tree.chart.dim == 3
     np.testing.assert_allclose(tree.chart.embed(jnp.zeros(3)), [0.5, 0.5, 0.0])
-    listed = api._as_fitted(log_sum, 2, None, [tp.interval(0.0, 1.0), tp.interval(2.0, 4.0)])
+    listed = api.as_fitted(log_sum, 2, None, [tp.interval(0.0, 1.0), tp.interval(2.0, 4.0)])
     np.testing.assert_allclose(listed.chart.embed(jnp.zeros(2)), [0.5, 3.0])
-    mixed = api._as_fitted(log_sum, 2, None, [tp.interval(0.0, 1.0), tp.positive])
+    mixed = api.as_fitted(log_sum, 2, None, [tp.interval(0.0, 1.0), tp.positive])
     assert isinstance(mixed.chart, Constrained) and mixed.reference is None
     for reference in ("none", tp.Normal([0.5, 0.5], 1.0)):
-        asked = api._as_fitted(log_sum, 2, None, tp.interval(0.0, 1.0), reference)
+        asked = api.as_fitted(log_sum, 2, None, tp.interval(0.0, 1.0), reference)
         assert isinstance(asked.chart, Constrained), "what is said of a reference counts"
-    own = within_bounds(api._on_path(mixed.target, tp.Normal([0.0, 0.0])), flat_chart(tp.interval(0.0, 1.0), 2))
+    own = within_bounds(_on_path(mixed.target, tp.Normal([0.0, 0.0])), flat_chart(tp.interval(0.0, 1.0), 2))
     assert isinstance(own.chart, Constrained)
 
 
 def test_one_normal_is_a_reference_for_all_coordinates():
-    target = api._as_fitted(log_sum, 2, None, None, tp.Normal(1.0, 2.0))
+    target = api.as_fitted(log_sum, 2, None, None, tp.Normal(1.0, 2.0))
     np.testing.assert_allclose(target.reference.mean, [1.0, 1.0])
     assert target.reference.sample(jax.random.key(0), 3).shape == (3, 2)
 
@@ -356,5 +357,5 @@ def test_folders_tell_priors_apart():
     with unchecked():
         given = [identity(tp.Normal(0.0, std)) for std in (1.0, 2.0)] + [identity(tp.Uniform(0.0, 1.0))]
         given += [identity(None, lambda u: u), identity(None, lambda u: 2.0 * u)]
-        given.append(api._identity(api._as_fitted(log_sum, 2, None, tp.interval(0.0, 1.0)), None, None))
+        given.append(api._identity(api.as_fitted(log_sum, 2, None, tp.interval(0.0, 1.0)), None, None))
     assert len({json.dumps(each) for each in given}) == len(given)

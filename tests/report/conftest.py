@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tempering as tp
+from support.tiny import quick_compilation, tiny_ptsd
 from tempering.lab.report import make_report
 from tempering.registry import make_target
 from tempering.runs.records import LevelRecord
@@ -138,6 +140,22 @@ def write_deep_run(folder: Path, num: int = 2000, dim: int = 8) -> Path:
     write_arrays(folder / "levels" / "06" / "buffer.npz", buffer)
     where = {"name": "many_well", "arguments": {"dim": dim}}
     _write_common(folder, "many-well", "pt_dm", where, dim, log_z=41.2, log_z_exact=41.174, verdict={})
+    return folder
+
+
+def _own_log_density(p):
+    two = jnp.logaddexp(-0.5 * (p["gain"] - 3.0) ** 2, -0.5 * (p["gain"] + 3.0) ** 2)
+    return two - 0.5 * (jnp.log(p["noise"]) ** 2 + jnp.sum((p["shift"] - p["gain"]) ** 2))
+
+
+@pytest.fixture(scope="session")
+def own_run(tmp_path_factory) -> Path:
+    """The folder of a tiny fit of one's own density, of four named parameters."""
+    folder = tmp_path_factory.mktemp("own") / "my-fit"
+    like, support = {"gain": 0.0, "noise": 1.0, "shift": jnp.zeros(2)}, {"noise": tp.positive}
+    how = {"settings": tiny_ptsd(num_final_draws=96), "seed": 0, "out": folder, "progress": False}
+    with quick_compilation():
+        tp.fit(_own_log_density, like=like, support=support, **how)
     return folder
 
 

@@ -52,13 +52,16 @@ def _page_of(path: Path) -> _Page:
 
 
 def _foreign_references(page: _Page) -> list[str]:
-    """What a browser would fetch or run: anything but embedded PNGs."""
-    found = [tag for tag, _ in page.tags if tag in ("script", "link", "iframe", "object", "embed", "base", "form")]
+    """What a browser would fetch or run: anything but data in the page, and its own script."""
+    found = [tag for tag, _ in page.tags if tag in ("link", "iframe", "object", "embed", "base", "form")]
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    found += ["script"] * sum(attributes.get("type") != "application/json" for attributes in scripts[:-1])
     for _, attributes in page.tags:
         for name, value in attributes.items():
-            if name.startswith("on") or (name in _LOADING and not (value or "").startswith("data:image/png;base64,")):
+            own = (value or "").startswith(("data:image/png;base64,", "data:application/pdf;base64,", "#"))
+            if name.startswith("on") or (name.removeprefix("xlink:") in _LOADING and not own):
                 found.append(f"{name}={value}")
-            if name == "style" and "url(" in (value or ""):
+            if name == "style" and "url(" in (value or "").replace("url(#", ""):
                 found.append(value)
     return found
 
@@ -71,14 +74,19 @@ def _digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_every_figure_is_a_png_and_is_in_the_page(plane_report):
+def test_every_figure_is_a_file_of_three_kinds_and_is_in_the_page(plane_report):
     page = _page_of(plane_report / "report.html")
-    embedded = [a["src"] for tag, a in page.tags if tag == "img"]
-    stored = {path.stem: path.read_bytes() for path in (plane_report / "figures").iterdir()}
-    assert set(stored) == set(FIGURES)
-    assert {base64.b64decode(source.split(",")[1]) for source in embedded} == set(stored.values())
-    for name, picture in stored.items():
-        assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    stored = {path.name: path.read_bytes() for path in (plane_report / "figures").iterdir()}
+    names = set(FIGURES) - {"modes"}  # no search is on record
+    assert set(stored) == {f"{name}.{form}" for name in names for form in ("png", "svg", "pdf")}
+    embedded = {a["href"] for tag, a in page.tags if tag == "a" and "download" in a}
+    pdfs = [stored[f"{name}.pdf"] for name in names]
+    assert {base64.b64decode(link.split(",")[1]) for link in embedded} == set(pdfs)
+    shown = {a["id"] for tag, a in page.tags if tag == "figure"}
+    assert shown == {f"figure-{name}" for name in names - {"corner"}}  # which is drawn by the script
+    for name in names:
+        picture = stored[f"{name}.png"]
+        assert picture.startswith(b"\x89PNG\r\n\x1a\n") and stored[f"{name}.pdf"].startswith(b"%PDF")
         width, height = struct.unpack(">II", picture[16:24])
         assert 500 < width < 1300 and 150 < height < 1300, name
         pixels = matplotlib.image.imread(plane_report / "figures" / f"{name}.png")
@@ -91,6 +99,10 @@ def test_the_page_needs_nothing_from_outside(plane_report):
     style = text[text.index("<style>") : text.index("</style>")]
     assert "@import" not in style and "url(" not in style and "http" not in style
     assert "default-src" in text and "prefers-color-scheme: dark" in style
+    # The only script that may run is the page's own: its hash is in the policy.
+    script = text[text.rindex("<script>") + len("<script>") : text.rindex("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text and "http" not in script.replace("http://www.w3.org/2000/svg", "")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +110,8 @@ def test_the_page_needs_nothing_from_outside(plane_report):
     [
         '<img src="https://example.org/a.png">',
         '<link href="style.css">',
-        "<script>1</script>",
+        "<script>1</script><script>2</script>",
+        '<image xlink:href="https://example.org/a.png"/>',
         '<p onclick="x()"></p>',
         '<p style="background: url(a)"></p>',
     ],
@@ -109,25 +122,23 @@ def test_something_from_outside_would_be_seen(text):
 
 def test_the_page_tells_what_matters(plane_report):
     page = _page_of(plane_report / "report.html")
-    for words in (
-        "note: usable values: 3 values not finite",
-        "paper_w2 failed: the solver did not converge",
-        "1,340,000",
-        "43.0%",
-    ):
+    for words in ("usable values", "3 values not finite", "paper_w2 failed: the solver did not converge", "1,340,000"):
         assert words in page.text
-    for words in ("0.013 ± 0.021", "exact 0.000", "1.39×", "refinement", "settings.buffer_size", "versions.jax"):
+    for words in ("0.013 ± 0.021", "exact: 0", "1.39×", "refinement", "settings.buffer_size", "versions.jax"):
         assert words in page.text
     # What each level was drawn from, what that promised and what the weights were like.
-    for words in ("proposal", "log_T, second order", "predicted", "0.417", "Pareto k", "0.46", "0.38"):
+    for words in ("proposal", "log_T, second order", "predicted", "0.417", "Pareto k", "0.46", "x[1]", "5 min 12 s"):
         assert words in page.text
-    assert [a.get("role") for tag, a in page.tags if tag == "section"].count("alert") == 1
+    order = [a["id"] for tag, a in page.tags if tag == "section" and "id" in a]
+    assert order == ["asked", "answer", "trust", "cost", "way", "benchmark", "again"]
+    assert "Trustworthy" in page.text and "tempering run mog40" in page.text and "@inproceedings" in page.text
 
 
 def test_a_deeper_run_has_pairs_and_no_weights(deep_run):
     page = _page_of(make_report(deep_run))
-    assert {path.stem for path in (deep_run / "figures").iterdir()} == set(FIGURES) - {"weights"}
-    assert "Pairs of coordinates" in page.text and "Tail of the weights" not in page.text
+    names = {path.stem for path in (deep_run / "figures").iterdir()}
+    assert names == set(FIGURES) - {"weights", "modes", "levels"}, "marginals show the levels"
+    assert "Pairs of coordinates" in page.text and "Weights of the draws" not in page.text
 
 
 def test_the_folder_alone_decides_the_bytes(plane_report, monkeypatch):
@@ -184,7 +195,9 @@ def test_figures_of_an_earlier_report_do_not_stay(plane_report, a_copy):
     write_arrays(folder / "evaluation.npz", {"draws": arrays["draws"][:50]})
     (folder / "figures" / "mine.png").write_bytes(b"of the user")
     make_report(folder)
-    assert {path.stem for path in (folder / "figures").iterdir()} == {"samples", "ladder", "training", "mine"}
+    assert {path.stem for path in (folder / "figures").iterdir()} == {
+        *("samples", "corner", "marginals", "ladder", "training", "mine"),
+    }
 
 
 def test_a_run_that_is_not_finished_has_a_report(plane_run, a_copy):

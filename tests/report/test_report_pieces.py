@@ -7,24 +7,32 @@ import numpy as np
 import pytest
 
 from tempering.lab.report import FIGURES, quality_lines
-from tempering.lab.report.contents import read_contents
+from tempering.lab.report.contents import Story, read_contents
+from tempering.lab.report.drawing import theme_rules, themed_svg
 from tempering.lab.report.make import PARTICLE_FIGURES
 from tempering.lab.report.molecule_report import MOLECULE_FIGURES
 from tempering.lab.report.page import page
 from tempering.lab.report.sample_figures import _share_outside
-from tempering.lab.report.tables import cost_rows, ledger_rows, number_text, quality_rows
-from tempering.plots.contents import LevelSamples, RunContents
+from tempering.lab.report.tables import cost_rows, ledger_rows, quality_rows
+from tempering.plots.contents import LevelSamples
 from tempering.plots.style import label_ends, png_of, render, window
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_arrays, read_json, write_arrays
+from tempering.runs.words import number_text
 from tempering.transforms.centred import Centred
 
 PNG = b"\x89PNG"
 
 
-def _contents(**parts) -> RunContents:
+def _contents(**parts) -> Story:
     nothing = {"result": {}, "config": {}, "environment": {}, "evaluation": {}, "levels": [], "samples": {}}
-    return RunContents(**{**nothing, **parts})
+    return Story(**{**nothing, **parts})
+
+
+def _files(name: str) -> dict[str, bytes]:
+    shape = f'<path id="a" fill="#1f2328" class="{name}"/>'
+    svg = f'<?xml version="1.0"?>\n<svg width="100pt" viewBox="0 0 1 1">{shape}</svg>'
+    return {"svg": svg.encode(), "pdf": PNG + name.encode()}
 
 
 def test_every_level_has_the_samples_of_its_own_buffer(plane_run):
@@ -73,9 +81,24 @@ def test_every_figure_has_its_place_on_the_page(geometry):
     contents = _contents(geometry=geometry)
     names = MOLECULE_FIGURES | (FIGURES if geometry is None else PARTICLE_FIGURES)
     for name in names:
-        text = page(contents, {name: PNG + name.encode()})
-        assert text.count(base64.b64encode(PNG + name.encode()).decode()) == 1 and text.count("<figcaption>") == 1
-    assert "<figure>" not in page(contents, {"mine": PNG})
+        text = page(contents, {name: _files(name)})
+        is_drawn = name != "corner"  # which the script draws, where there are draws
+        assert text.count(base64.b64encode(PNG + name.encode()).decode()) == is_drawn
+        assert text.count(f'class="{name}"') == is_drawn == text.count("<figcaption>")
+    assert "<figure" not in page(contents, {"mine": _files("mine")})
+
+
+def test_figures_follow_the_theme_of_the_page():
+    svg = b"""<svg width="72pt" viewBox="0 0 9 9"><metadata>x</metadata><defs><clipPath id="p1"/></defs>
+<g style="fill: #ffffff; stroke: #1F2328" clip-path="url(#p1)"/><use xlink:href="#p1"/><path fill="#0d0887"/></svg>"""
+    text = themed_svg(svg, "one", 'what "it" shows')
+    assert 'id="one-p1"' in text and "url(#one-p1)" in text and 'href="#one-p1"' in text and "metadata" not in text
+    assert "fill: var(--cffffff); stroke: var(--c1f2328)" in text and 'style="fill: var(--c0d0887)"' in text
+    assert 'aria-label="what &quot;it&quot; shows"' in text and "max-width:96px" in text
+    light, dark = (dict(rule.split(":") for rule in rules.split(";")) for rules in theme_rules([text]))
+    assert light == {"--c0d0887": "#0d0887", "--c1f2328": "#1f2328", "--cffffff": "#ffffff"}
+    assert dark["--cffffff"] == "#15181c" and int(dark["--c1f2328"][1:3], 16) > 0xC0, "paper and ink change places"
+    assert int(dark["--c0d0887"][5:7], 16) > 0xC0, "deep blue is light enough to be read"
 
 
 @pytest.mark.parametrize("name", ["draws", "draws_log_density", "reference", "reference_log_density", "grid_y"])
@@ -96,7 +119,7 @@ def test_a_missing_entry_of_the_result_is_left_out(plane_run, entry):
     whole = read_contents(plane_run)
     result = {name: value for name, value in whole.result.items() if name != entry}
     text = page(_contents(result=result, levels=whole.levels), {})
-    assert "<h1>mog40</h1>" in text and "None" not in text
+    assert "<h1>run</h1>" in text and "None" not in text
     assert quality_lines(result)
 
 
@@ -112,11 +135,16 @@ def test_the_verdict_is_on_the_page_and_doubts_are_marked():
         },
     ]
     text = page(_contents(result={"name": "x", "verdict": {"status": "doubtful", "findings": findings}}), {})
-    assert "<h2>Verdict: doubtful</h2>" in text
-    assert "<tr class=failed><th scope=row>the hottest level" in text and "unmixed; heat" in text
-    assert "<tr><th scope=row>final weights" in text
-    assert "<li>doubtful: the hottest level: R-hat 2; unmixed; heat</li>" in text and "<li>good" not in text
-    assert "Verdict" not in page(_contents(result={"name": "x"}), {})
+    assert text.count('class="badge doubtful"') == 2 and "Do not rely on these draws" in text
+    assert text.index("the hottest level") < text.index("final weights"), "the worst comes first"
+    assert '<li class="doubtful">' in text and "What to do: heat" in text and '<li class="good">' in text
+    assert "Not judged yet" in page(_contents(result={"name": "x"}), {})
+
+
+def test_commands_in_words_are_code_and_nothing_else_is():
+    finding = {"name": "a", "status": "note", "measured": "`tempering resume` <b>", "meaning": "", "advice": ""}
+    text = page(_contents(result={"verdict": {"status": "wrong", "findings": [finding]}}), {})
+    assert "<code>tempering resume</code> &lt;b&gt;" in text
 
 
 @pytest.mark.parametrize("dim", [1, 3])

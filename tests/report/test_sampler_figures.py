@@ -40,7 +40,7 @@ def _texts(figure) -> list[str]:
 def test_a_run_has_every_figure_and_they_are_written(plane_run, tmp_path):
     known = SamplerContents(_facts(plane_run), DRAWS, LOG_WEIGHTS, folder=plane_run)
     figures = sampler_figures(known)
-    assert list(figures) == ["levels", "ladder", "marginals", "level_energies", "weights", "training"]
+    assert list(figures) == ["levels", "ladder", "marginals", "corner", "level_energies", "weights", "training"]
     paths = write_figures(figures, tmp_path / "new" / "figures")
     assert [path.name for path in paths] == [f"{name}.png" for name in figures]
     for path in paths:
@@ -120,8 +120,14 @@ def test_the_tail_of_the_weights_says_what_it_is_worth(plane_run):
 
 def test_without_folder_density_or_levels_there_is_less(plane_run, tmp_path):
     facts = _facts(plane_run)
-    assert list(sampler_figures(SamplerContents(facts, DRAWS))) == ["levels", "ladder", "marginals", "training"]
-    assert list(sampler_figures(SamplerContents({**facts, "levels": []}, DRAWS))) == ["marginals"]
+    assert list(sampler_figures(SamplerContents(facts, DRAWS))) == [
+        "levels",
+        "ladder",
+        "marginals",
+        "corner",
+        "training",
+    ]
+    assert list(sampler_figures(SamplerContents({**facts, "levels": []}, DRAWS))) == ["marginals", "corner"]
     gone = sampler_figures(SamplerContents(facts, DRAWS, folder=tmp_path / "gone"))
     assert "level_energies" not in gone
     shutil.copytree(plane_run / "levels", tmp_path / "levels")
@@ -195,7 +201,7 @@ def test_bonds_of_a_molecule_are_those_of_its_network(plane_run):
 def test_a_sampler_plots_itself_and_counts_what_it_weighs(tmp_path):
     sampler = sampler_of(linear_denoiser())
     figures = sampler.plot(tmp_path, num=200, seed=3)
-    assert list(figures) == ["levels", "ladder", "marginals", "weights"]
+    assert list(figures) == ["levels", "ladder", "marginals", "corner", "weights"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.png" for name in figures)
     assert sampler.ledger.points["sampling"] == 200
-    assert list(dataclasses.replace(sampler, target=None).plot(num=200)) == ["levels", "ladder", "marginals"]
+    assert list(dataclasses.replace(sampler, target=None).plot(num=200)) == ["levels", "ladder", "marginals", "corner"]

@@ -78,7 +78,8 @@ _MODEL_HELP = (
 _MORE_ON_RUN = (
     "file.py:name may be a function of one point with --dim, a target such as tp.from_callable makes, a function "
     "without arguments that returns one, a NumPyro model with --data, or a PyMC model. The file may set dim, like, "
-    "support, prior, prior_transform and data: tp.fit takes them under the same names. docs/command.md has examples."
+    "support, prior, prior_transform and data: tp.fit takes them under the same names. docs/command-line.md "
+    "has examples."
 )
 
 COMMANDS: dict[str, Command] = {
@@ -131,7 +132,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "sample": Command(
         "reading:sample",
-        "Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF).",
+        "Draw from a trained sampler into a file: .npz, .csv, .parquet, .nc (NetCDF) or .txt (GetDist).",
         (
             _path("folder", values="folder", help="a run's folder, or one that `sampler.save` wrote"),
             _whole("-n", "--num", default=10_000, help="how many draws (default: 10,000)"),
@@ -168,6 +169,14 @@ COMMANDS: dict[str, Command] = {
         "Write the figures and the HTML page of a run's folder.",
         (_FOLDER,),
     ),
+    "compare": Command(
+        "reading:compare",
+        "Put runs side by side: a table here, and an HTML page.",
+        (
+            _path("folders", nargs="+", values="folder", metavar="FOLDER", help="folders of two runs or more"),
+            _path("-o", "--out", values="file", default=Path("compare.html"), help="the page (default: compare.html)"),
+        ),
+    ),
     "reference": Command(
         "reading:reference",
         "Make reference samples of particles or a molecule by long parallel tempering.",
@@ -189,7 +198,7 @@ COMMANDS: dict[str, Command] = {
         "completion:show_completion",
         "Print a script that completes commands, options and presets in your shell.",
         (_option("shell", choices=("bash", "zsh", "fish"), values=("bash", "zsh", "fish"), help="your shell"),),
-        'For bash put `eval "$(tempering completion bash)"` into ~/.bashrc; docs/command.md has the other shells.',
+        'For bash put `eval "$(tempering completion bash)"` into ~/.bashrc; docs/command-line.md has the other shells.',
     ),
 }
 """Every command by its name."""

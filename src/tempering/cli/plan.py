@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tempering.methods.budget import default_budget
 from tempering.methods.registry import title_of
 from tempering.methods.stage_plan import StagePlan
+from tempering.runs.forecast import Kind, expected_seconds
 from tempering.runs.ledger import stage_name
 from tempering.runs.progress import duration_text
 
@@ -44,6 +46,12 @@ def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[st
         line = f"{words:<{width}}  {sense + format(stage.evaluations, ','):>20}"
         seconds = "" if stage.seconds is None else duration_text(stage.seconds)
         lines.append(line + (f"  {seconds:>12}" if has_seconds else ""))
+    budget = config.budget or default_budget(target.dim)
+    expected = expected_seconds(Kind.of(config.method, target.dim, budget, config.settings))
+    words = "not known: no like run was made on this machine"
+    if expected is not None:
+        words = f"about {duration_text(sum(expected.values()))}, as a like run on this machine took"
+    lines.insert(-len(rows) - 2, f"time     {words}")
     is_exact = all(stage.sense == "exactly" for stage in stages)
     whole = f"{'' if is_exact else 'at most '}{total:,}"
     seconds = sum(stage.seconds or 0.0 for stage in stages)

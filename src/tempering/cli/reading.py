@@ -1,15 +1,15 @@
-"""Commands on what a run left behind: sample, diagnose, report; and reference, which makes samples to judge by."""
+"""Commands on what runs left behind: sample, diagnose, report, compare; and reference, which makes samples."""
 
 import sys
 from pathlib import Path
 
 from tempering.settings import require_count
 
-__all__ = ["diagnose", "reference", "report", "sample"]
+__all__ = ["compare", "diagnose", "reference", "report", "sample"]
 
 
 def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_random: bool, even: bool) -> None:
-    """Draw from a trained sampler into a file: .npz, .parquet or .nc (NetCDF)."""
+    """Draw from a trained sampler into a file: .npz, .csv, .parquet, .nc (NetCDF) or .txt (GetDist)."""
     from tempering import compilation
     from tempering.lab.run import load_run
     from tempering.runs.exports import check_place
@@ -36,6 +36,15 @@ def report(folder: Path) -> None:
     from tempering.lab.report import make_report
 
     print(f"report  {make_report(folder)}")
+
+
+def compare(folders: list[Path], out: Path) -> None:
+    """Put runs side by side: a table, and an HTML page."""
+    from tempering.lab.report import compare_lines, compare_page, compare_runs
+
+    comparison = compare_runs(folders)
+    print("\n".join(compare_lines(comparison)))
+    print(f"\npage  {compare_page(comparison, out)}")
 
 
 def reference(

@@ -19,6 +19,8 @@ from tempering.settings import require_positive
 __all__ = ["is_in_use", "view", "watch"]
 
 _DASH = "–"
+_SILENT = 10.0
+"""Seconds without an event after which that is said."""
 _COLUMNS = (("T", "temperature", "{:.4g}"), ("ESS", "ess_fraction", "{:.3f}"), ("Pareto k", "pareto_k", "{:.2f}"))
 
 
@@ -77,7 +79,8 @@ def _state(folder: Path) -> State:
         return dataclasses.replace(state, status="running")
     if state.status == "running":  # it may have ended between the two looks
         state = read_state(folder)
-        return dataclasses.replace(state, status="stopped") if state.status == "running" else state
+        if state.status == "running":
+            return dataclasses.replace(state, status="stopped", seconds=state.seconds - state.silence, silence=0.0)
     return state
 
 
@@ -110,6 +113,10 @@ def view(state: State) -> RenderableType:
         where = f"{event.get('done', 0):,} of {event.get('total', 0):,}"
         bars.add_row(str(event.get("stage")), _bar(event.get("done"), event.get("total")), where + _stage_left(event))
     parts.append(bars)
+    if state.status == "running" and state.silence > _SILENT:
+        parts.append(
+            Text(f"no news for {duration_text(state.silence)}: it compiles, or takes a long step", style="dim")
+        )
     if state.status == "running" and not event:
         parts.append(Text("starting or compiling: nothing is reported yet", style="dim"))
     if state.levels:

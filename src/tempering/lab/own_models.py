@@ -7,14 +7,16 @@ on with for another one.
 import inspect
 import json
 import sys
+import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tempering.adapters import fingerprint
+from tempering.adapters import fingerprint, reporting
 from tempering.adapters.numpyro import from_numpyro
 from tempering.adapters.own import as_fitted, refuse_beside_prior
 from tempering.adapters.prior import posterior_of
@@ -32,7 +34,7 @@ from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
 from tempering.types import TargetLike
 
-__all__ = ["own_config", "target_of"]
+__all__ = ["evaluating", "own_config", "target_of"]
 
 _OPTIONS = ("dim", "like", "support")
 _PRIORS = ("prior", "prior_transform")
@@ -83,7 +85,7 @@ def own_config(
         METHODS[method].default(**particles), target.dim, **particles, atoms=target.atom_kinds, bonds=target.bonds
     )
     budget = default_budget(target.dim) * points_per_gradient(target) if settings.is_sized_by_budget else None
-    title = source.given if source.name or source.path.suffix == ".stan" else source.path.name
+    title = f"{source.module or source.path.name}:{source.name}" if source.name else source.path.name
     config = RunConfig(
         title, "a model of one's own", TargetConfig(OWN_MODEL, arguments), method, settings, 0, budget, _METRICS
     )
@@ -123,6 +125,29 @@ def target_of(config: RunConfig) -> Target:
             "a module that it reads has changed; restore them, or start a new run"
         )
     return target
+
+
+@contextmanager
+def evaluating(config: RunConfig, target: Target) -> Iterator[None]:
+    """Round everything that evaluates: what a black box raises comes out as it is, and in a line for an own model.
+
+    Raises:
+        DensityError: for an exception that passed the user's own file, with the line.
+    """
+    path = str(config.target.arguments.get("path")) if config.target.name == OWN_MODEL else None
+    try:
+        with reporting(target):
+            yield
+    except TemperingError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        if not lines:
+            raise
+        raise DensityError(
+            f"{config.name} raised {type(error).__name__} in line {lines[-1]}: {first_line(error)}; mend it and run it "
+            "in a new folder, or put right what it needs and use `tempering resume`"
+        ) from error
 
 
 def _target(source: Source, arguments: Mapping[str, int | str]) -> Target:

@@ -11,22 +11,23 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
-from tempering.adapters import reporting
 from tempering.api import load
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
-from tempering.lab.own_models import target_of
+from tempering.lab.own_models import evaluating, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
-from tempering.methods.budget import check_budget, forecast
+from tempering.methods.budget import check_budget, default_budget, forecast
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
+from tempering.runs.forecast import Kind, expected_seconds, remember, with_time_left
 from tempering.runs.ledger import Ledger
 from tempering.runs.progress import noted
 from tempering.runs.storage import as_path, read_json, write_arrays, write_json
+from tempering.runs.watching import Stopwatch, logged, watching
 from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.folder import replace_sampler
@@ -78,8 +79,11 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
         sampler = load_sampler(opened.path, target_of(opened.config))
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
-            with reporting(sampler.target):
-                improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observe)
+            watch = Stopwatch(opened)
+            with evaluating(opened.config, sampler.target):
+                observed = watching(watch.observe, logged(), observe)
+                improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
+            improved.seconds = watch.stop()
             replace_sampler(improved, opened.path)
             opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
             return _judge(opened, improved, opened.config.metrics, observe)
@@ -126,16 +130,21 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str
         sampler = load_sampler(folder.path, target)
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
-        with reporting(target):
+        watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
+        kind = Kind.of(config.method, target.dim, budget, config.settings)
+        observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
+        with evaluating(config, target):
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),
                 config.settings,
                 ledger=Ledger(config.budget),
                 store=folder,
-                on_event=on_event,
+                on_event=watching(watch.observe, observed),
                 **ways,
             )
+        sampler.seconds = watch.stop()
+        remember(kind, sampler.seconds)
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
     return _judge(folder, sampler, config.metrics, on_event)

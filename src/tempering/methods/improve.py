@@ -28,8 +28,8 @@ from tempering.methods.learn import fit_soundly, note_fit
 from tempering.methods.missing_modes import missing_modes, modes_at, search, searched_checks, uncovered_at
 from tempering.methods.model import model_of_buffer
 from tempering.methods.pooling import Pool, balanced, joined_buffer, share_of_modes, together
-from tempering.runs.display import choose_display
 from tempering.runs.records import finite_or_none
+from tempering.runs.watching import followed
 from tempering.sampler import Sampler
 from tempering.sampler.paid import FIT, Paid, usable, weighted_buffer
 from tempering.settings import Resampling, as_whole, require_count, require_flag, require_seed
@@ -58,8 +58,11 @@ def improve(sampler: Sampler, budget: int, *, seed: int = 0, progress: bool = Tr
     require_count("budget", budget)
     require_seed("seed", seed)
     require_flag("progress", progress)
-    with choose_display(quiet=not progress) as on_event:
-        return go_on(sampler, int(budget), jax.random.key(int(seed)), on_event)
+    with followed(progress, callback=None) as (on_event, watch):
+        improved = go_on(sampler, int(budget), jax.random.key(int(seed)), on_event)
+    before, now = sampler.seconds, watch.stop()
+    improved.seconds = {stage: round(before.get(stage, 0.0) + now.get(stage, 0.0), 3) for stage in before | now}
+    return improved
 
 
 def go_on(sampler: Sampler, budget: int, key: Key, on_event: OnEvent) -> Sampler:

@@ -51,9 +51,10 @@ def _scatter_figure(contents: RunContents, levels: list[int]) -> Picture:
             axes.set_axis_off()
         for axes, level, points, colour in zip(table.ravel(), levels, everything, colours, strict=False):
             shown = show_some(points, NUM_SHOWN)
-            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.6, alpha=0.6, mew=0)
+            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.6, alpha=0.6, mew=0, rasterized=True)
             axes.set(xlim=limits[0], ylim=limits[1], aspect="equal")
-            axes.set_title(contents.label_of(level), color=colour, fontweight="bold")
+            some = f" ({len(shown):,} of {len(points):,})" if len(shown) < len(points) else ""
+            axes.set_title(contents.label_of(level) + some, color=colour, fontweight="bold", fontsize=9.5)
             axes.tick_params(labelsize=8, color=FAINT)
             for spine in axes.spines.values():
                 spine.set(visible=True, color=FAINT)

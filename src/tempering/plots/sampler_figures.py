@@ -4,32 +4,48 @@ Consumes what a sampler knows as plain values, `SamplerContents`, and the level 
 one; produces figures by name. Everything but the table and the marginals is the report's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tempering.errors import RunFolderError
+from tempering.errors import RunFolderError, SettingsError
 from tempering.molecules.coordinates.internal import InternalChart
 from tempering.plots.contents import LevelSamples, RunContents, conformations_of, level_samples
 from tempering.plots.ladder_figures import ladder_figure, training_figure, weights_figure
 from tempering.plots.level_figures import level_energies_figure
+from tempering.plots.pair_figures import corner_figure, modes_figure
 from tempering.plots.particle_figures import configurations_figure, distances_figure, particle_levels_figure
-from tempering.plots.style import DRAWS, FAINT, INK, MUTED, REFERENCE, Picture, level_colours, png_of, render, window
+from tempering.plots.style import (
+    DRAWS,
+    FAINT,
+    INK,
+    MUTED,
+    REFERENCE,
+    Picture,
+    bytes_of,
+    level_colours,
+    png_of,
+    render,
+    window,
+)
 from tempering.runs.exports import columns_of, named_arrays
-from tempering.runs.records import LevelRecord, level_table
+from tempering.runs.records import LevelRecord, Mode, level_table
 from tempering.runs.storage import as_path, write_bytes
+from tempering.runs.words import with_error
 from tempering.transforms.centred import Centred
 
-__all__ = ["SamplerContents", "figures_folder", "sampler_figures", "write_figures"]
+__all__ = ["SamplerContents", "figure_file", "figures_folder", "sampler_figures", "write_figure", "write_figures"]
 
 MAX_COORDINATES = 6
 """Coordinates whose marginals are shown."""
 MAX_LEVELS = 8
 """Levels in one panel of marginals."""
 _NUM_BINS = 60
+FORMATS = (".png", ".svg", ".pdf")
+_OF_MODE = ("log_density", "weight", "hits")
 
 
 @dataclass(frozen=True)
@@ -54,8 +70,8 @@ class SamplerContents:
     geometry: Centred | None = None
 
 
-def sampler_figures(known: SamplerContents) -> dict[str, Picture]:
-    """Every figure there are numbers for, by name. No density is evaluated here."""
+def sampler_figures(known: SamplerContents, only: Sequence[str] | None = None) -> dict[str, Picture]:
+    """Every figure there are numbers for, by name; of these `only` the named ones. No density is evaluated here."""
     levels = [LevelRecord.from_dict(record) for record in known.facts["levels"]]
     samples = {} if known.folder is None else _samples_or_none(known.folder)
     names, draws = _matrix(known.draws)
@@ -75,19 +91,47 @@ def sampler_figures(known: SamplerContents) -> dict[str, Picture]:
     if known.log_weights is not None:
         evaluation["log_weights"] = known.log_weights
     contents = RunContents(known.facts, {}, {}, evaluation, levels, samples, geometry, bonds)
-    made = {
-        "levels": table_figure(levels, known.facts),
-        "ladder": ladder_figure(contents),
-        "marginals": marginals_figure(contents, names),
-        "level_energies": level_energies_figure(contents),
-        "weights": weights_figure(contents),
-        "training": training_figure(contents),
+    modes = [Mode(tuple(mode["position"]), *(mode[k] for k in _OF_MODE)) for mode in known.facts.get("modes") or ()]
+    labels, weights = names or tuple(f"$x_{{{axis}}}$" for axis in range(draws.shape[1])), known.log_weights
+    makers: dict[str, Callable[[], Picture | None]] = {
+        "levels": lambda: table_figure(levels, known.facts),
+        "ladder": lambda: ladder_figure(contents),
+        "marginals": lambda: marginals_figure(contents, names),
+        "corner": lambda: corner_figure(draws, weights, labels, modes),
+        "modes": lambda: modes_figure(draws, weights, labels, modes),
+        "level_energies": lambda: level_energies_figure(contents),
+        "weights": lambda: weights_figure(contents),
+        "training": lambda: training_figure(contents),
     }
     if geometry is not None:
-        made["marginals"] = particle_levels_figure(contents)
-        made["distances"] = distances_figure(contents)
-        made["configurations"] = configurations_figure(contents)
+        makers |= {name: lambda: None for name in ("corner", "modes")}
+        makers["marginals"] = lambda: particle_levels_figure(contents)
+        makers["distances"] = lambda: distances_figure(contents)
+        makers["configurations"] = lambda: configurations_figure(contents)
+    made = {name: make() for name, make in makers.items() if only is None or name in only}
     return {name: figure for name, figure in made.items() if figure is not None}
+
+
+def figure_file(path: str | Path) -> Path:
+    """A place for one figure, whose suffix is a format that is known.
+
+    Raises:
+        SettingsError: for another suffix.
+        RunFolderError: if it is no path, a folder, or below a file.
+    """
+    place = as_path(path, "path")
+    if place.suffix not in FORMATS:
+        raise SettingsError(f"{place.name!r} is not allowed: its suffix must be one of {', '.join(FORMATS)}")
+    figures_folder(place.parent)
+    if place.is_dir():
+        raise RunFolderError(f"{place} is a folder; choose a file for the figure")
+    return place
+
+
+def write_figure(figure: Picture, place: Path) -> Path:
+    """One figure in the format of the file's suffix."""
+    write_bytes(place, bytes_of(figure, place.suffix[1:]))
+    return place
 
 
 def figures_folder(folder: str | Path) -> Path:
@@ -172,8 +216,7 @@ def _account(facts: dict[str, Any]) -> str:
     if facts.get("pareto_k") is not None:
         parts.append(f"Pareto k {facts['pareto_k']:.2f}")
     if facts.get("log_z") is not None:
-        error = facts.get("log_z_error")
-        parts.append(f"log Z {facts['log_z']:.3f}" + ("" if error is None else f" ± {error:.3f}"))
+        parts.append(f"log Z {with_error(facts['log_z'], facts.get('log_z_error'))}")
     return "   ".join(parts)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "SERIES",
     "STAGE_COLOURS",
     "Picture",
+    "bytes_of",
     "coloured_words",
     "darker",
     "label_ends",
@@ -37,6 +38,8 @@ __all__ = [
 DRAWS, REFERENCE = "#0072B2", "#D55E00"
 SERIES = ("#0072B2", "#56B4E9", "#009E73", "#CC79A7")
 STAGE_COLOURS = {
+    "atlas": "#CC79A7",
+    "shape": "#8C6BB1",
     "pilot": "#999999",
     "initial_pt": "#0072B2",
     "importance_weights": "#56B4E9",
@@ -92,12 +95,25 @@ def render(width: float, height: float, draw: Callable[..., None], *, is_constra
 
 def png_of(figure: Picture) -> bytes:
     """A figure of `render` as PNG bytes, which carry neither a date nor a version: what is drawn decides alone."""
+    return bytes_of(figure, "png")
+
+
+def bytes_of(figure: Picture, form: str) -> bytes:
+    """A figure of `render` as a file: png, svg or pdf. Letters stay letters; neither a date nor a version is in it."""
     import matplotlib.style
 
     stream = io.BytesIO()
-    with matplotlib.style.context(["default", _STYLE]):
-        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
+    own = {"svg.fonttype": "none", "svg.hashsalt": "tempering", "pdf.fonttype": 42}
+    with matplotlib.style.context(["default", _STYLE, own]):
+        figure.savefig(stream, format=form, dpi=DPI if form == "png" else 2 * DPI, metadata=_METADATA[form])
     return stream.getvalue()
+
+
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
 
 def level_colours(num_levels: int) -> list[Any]:

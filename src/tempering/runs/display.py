@@ -4,7 +4,9 @@ Consumes `tempering.types.Event`s, produces text on a stream. A display never ra
 """
 
 import math
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +16,15 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from tempering.runs.progress import duration_text
+from tempering.runs.words import duration_text
 from tempering.types import Event, OnEvent, ignore_event
 
-__all__ = ["choose_display", "duration_text", "plain_lines"]
+__all__ = ["choose_display", "duration_text", "event_line", "plain_lines"]
 
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines of the same stage."""
 _DASH = "–"
+_COMPILER = os.path.join("jax", "_src", "compiler.py")
 _READINGS = (("ESS", "ess_fraction", "{:.3f}"), ("acceptance", "acceptance", "{:.2f}"), ("loss", "loss", "{:.4f}"))
 
 
@@ -60,7 +63,7 @@ def plain_lines(stream: Any, interval: float = LINE_INTERVAL, clock: Callable[[]
         now, place = clock(), (event.stage, event.level)
         if place != last_place or now - last_time >= interval:
             last_place, last_time = place, now
-            stream.write(_line(event, now - start) + "\n")
+            stream.write(event_line(event, now - start) + "\n")
             stream.flush()
 
     return on_event
@@ -96,13 +99,23 @@ def _place_text(event: Event, temperature: float | None) -> list[str]:
     return words + ([] if temperature is None else [f"T = {temperature:.4g}"])
 
 
-def _line(event: Event, elapsed: float) -> str:
+def event_line(event: Event, elapsed: float) -> str:
     """One event as a line of text; what is not known is left out."""
     planned = f" of {event.planned:,}" if event.planned else ""
     parts = [f"[{duration_text(elapsed)}]", *_place_text(event, event.temperature)]
     parts += [f"{event.stage} {event.done:,}/{event.total:,}", f"{event.evaluations:,}{planned} evaluations"]
     readings = [(title, getattr(event, name), form) for title, name, form in _READINGS]
     return "  ".join(parts + [f"{title} {form.format(value)}" for title, value, form in readings if value is not None])
+
+
+def _is_compiling() -> bool:
+    """Whether JAX's compiler is at work for the main thread: it is the only one to know, and its stack shows it."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_COMPILER):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Count(ProgressColumn):
@@ -123,7 +136,7 @@ class _Live(Progress):
 
     def __init__(self, name: str, console: Console):
         self._name, self._readings, self._clock = name, {}, console.get_time
-        self._begun = self._level_begun = self._clock()
+        self._begun = self._level_begun = self._told = self._clock()
         self._event: Event | None = None
         super().__init__(
             TextColumn("{task.description}", markup=False),
@@ -140,7 +153,7 @@ class _Live(Progress):
     def observe(self, event: Event) -> None:
         """Take note of one event."""
         with suppress(Exception):
-            last, self._event = self._event or event, event
+            last, self._event, self._told = self._event or event, event, self._clock()
             kept = self._readings
             if event.level != last.level:
                 kept, self._level_begun = {}, self._clock()  # readings of another level would mislead
@@ -163,12 +176,16 @@ class _Live(Progress):
         """What is shown; called from the display's own thread."""
         event, tasks, now = self._event, self.tasks, self._clock()
         left = _left(tasks[0], now - self._level_begun) if tasks else _DASH
+        if event is not None and event.seconds_left is not None:
+            since = now - self._told
+            left = f"~{duration_text(event.seconds_left - since)}" if event.seconds_left > since else _DASH
         times = f"   elapsed {duration_text(now - self._begun)}   left {left}"
         yield Text.assemble((self._name, "bold"), (times, "dim"))
         if event is None:
             yield Text("starting", style="dim")
             return
-        yield Text("   ".join(_place_text(event, self._readings.get("temperature"))))
+        place = "   ".join(_place_text(event, self._readings.get("temperature")))
+        yield Text.assemble(place, ("   compiling" if _is_compiling() else "", "dim"))
         yield self.make_tasks_table(tasks)
         known = ((title, self._readings.get(name), form) for title, name, form in _READINGS)
         yield Text("   ".join(f"{title} {_DASH if x is None else form.format(x)}" for title, x, form in known))

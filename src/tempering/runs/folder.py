@@ -27,7 +27,7 @@ from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["RunFolder", "environment"]
+__all__ = ["RunFolder", "environment", "is_in_use"]
 
 _FORMAT = "tempering run 2"
 _NOTE = "note.json"
@@ -206,6 +206,25 @@ def _sweep(path: Path) -> None:
             if number.isdigit() and Path(name).suffix in (".npz", ".json"):
                 with suppress(OSError):
                     left.unlink()
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process is working on the folder now; False where that cannot be found out."""
+    if not (path / ".lock").exists():
+        return False
+    try:
+        from filelock import FileLock, Timeout
+    except ImportError:
+        return False
+    lock = FileLock(path / ".lock", thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
 
 
 def _lock(path: Path) -> "FileLock":

@@ -22,9 +22,12 @@ APART = ("sampling", "metrics")
 """Stages that fitting does not pay for."""
 
 
+_NAMES = {"atlas": "search for modes", "shape": "learning coordinates", "initial_pt": "initial PT"}
+
+
 def stage_name(stage: str) -> str:
     """A stage of the ledger in words."""
-    return {"initial_pt": "initial PT"}.get(stage, stage.replace("_", " "))
+    return _NAMES.get(stage, stage.replace("_", " "))
 
 
 @dataclass

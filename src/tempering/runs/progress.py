@@ -17,22 +17,13 @@ from typing import Any
 
 from tempering.errors import RunFolderError
 from tempering.runs.ledger import APART
+from tempering.runs.words import duration_text
 
 __all__ = ["PROGRESS", "State", "duration_text", "noted", "read_entries", "read_state"]
 
 PROGRESS = "progress.json"
 _INTERVAL = 1.0
 """Seconds between two writes of the same stage."""
-
-
-def duration_text(seconds: int | float) -> str:
-    """A duration as people say it: 4.2 s, 3 min 07 s, 2 h 05 min."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds) // 60
-    if minutes < 60:
-        return f"{minutes} min {round(seconds) % 60:02d} s"
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
 @contextmanager
@@ -46,7 +37,7 @@ def noted(folder: Path, on_event: Callable[[Any], None], clock: Callable[[], flo
         now, place = clock(), (event.stage, event.level)
         if place != last_place:
             stage_begun = now
-        if place != last_place or now - last_time >= _INTERVAL:
+        if place != last_place or now - last_time >= _INTERVAL or event.done >= event.total:
             last_time, last_place = now, place
             with suppress(Exception):
                 numbers = {"seconds": round(now - begun, 3), "stage_seconds": round(now - stage_begun, 3)}
@@ -79,6 +70,7 @@ class State:
         levels: the records of levels, by number.
         evaluations: spent so far.
         seconds: of work so far, over all processes that worked on the folder.
+        silence: seconds since the last event of a run that goes on.
         num_parts: finished parts.
         verdict: of a run that ended.
     """
@@ -90,6 +82,7 @@ class State:
     levels: dict[int, dict[str, Any]] = field(default_factory=dict)
     evaluations: int = 0
     seconds: float = 0.0
+    silence: float = 0.0
     num_parts: int = 0
     verdict: str | None = None
 
@@ -134,10 +127,11 @@ def read_state(path: Path) -> State:
         levels = {int(record["level"]): record for record in ended.get("levels") or []} or levels
     spent = sum(sum((record.get("evaluations") or {}).values()) for record in levels.values())
     if event:
-        spent = event.get("evaluations") or spent
+        spent = max(spent, event.get("evaluations") or 0)
     elif ended:
         points = (ended.get("ledger") or {}).get("points") or {}
         spent = ended.get("evaluations") or sum(num for stage, num in points.items() if stage not in APART)
+    silence = _age(path / PROGRESS) if event else 0.0
     return State(
         name=str(config.get("name")),
         budget=config.get("budget"),
@@ -145,7 +139,8 @@ def read_state(path: Path) -> State:
         event=event,
         levels=dict(sorted(levels.items())),
         evaluations=int(spent),
-        seconds=_seconds(entries, event),
+        seconds=_seconds(entries, event) + silence,
+        silence=silence,
         num_parts=sum(entry.get("event") == "part" for entry in entries),
         verdict=((ended or {}).get("verdict") or {}).get("status"),
     )
@@ -159,6 +154,14 @@ def _seconds(entries: list[dict[str, Any]], event: dict[str, Any]) -> float:
             total, last = total + last, 0.0
         last = max(last, entry["seconds"])
     return total + max(last, float(event.get("seconds") or 0.0))
+
+
+def _age(place: Path) -> float:
+    """Seconds since a file was written."""
+    try:
+        return max(0.0, time.time() - place.stat().st_mtime)
+    except OSError:
+        return 0.0
 
 
 def _object(place: Path) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from tempering.registry import chart_from
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode
 from tempering.runs.storage import read_arrays, read_json, tree_from
+from tempering.runs.watching import read_seconds
 from tempering.sampler import FORMAT, Sampler
 from tempering.sampler.paid import Paid
 from tempering.settings import MethodSettings, Network, PTDMSettings, PTSDSettings, ReweightedSettings, Sampling
@@ -115,6 +116,7 @@ def _restored(
         folder=folder,
     )
     sampler.paid = Paid.load(folder, dim)
+    sampler.seconds = read_seconds(folder)
     return sampler
 
 

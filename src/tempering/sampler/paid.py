@@ -20,15 +20,22 @@ from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.pareto import pareto_k
 from tempering.weights.weigh import Weighted
 
-__all__ = ["FIT", "OF_OPTIMA", "Paid", "plain_buffer", "usable", "weighted_buffer"]
+__all__ = ["FIT", "OF_OPTIMA", "SHOWN", "Paid", "is_independent", "plain_buffer", "usable", "weighted_buffer"]
 
 FILE = "samples.npz"
 FIT = "fit"
 """The name of the draws that a fit itself weighed."""
 _EVEN = "even-"
 """Begins the names of quasi-random draws."""
+SHOWN = "shown"
+"""The group of the file that holds draws in the user's coordinates, for reports: they are read without the density."""
 MOST_WEIGHTS, MOST_NUMBERS = 1_000_000, 20_000_000
 """Log weights that are kept, and numbers of the draws that they belong to: 4 MB and 80 MB."""
+
+
+def is_independent(name: str) -> bool:
+    """Whether the draws of this name are independent of each other: all but quasi-random ones."""
+    return not name.startswith(_EVEN)
 
 
 def plain_buffer(buffer: Buffer) -> Buffer:
@@ -94,18 +101,19 @@ class Paid:
         share = float(ess_fraction(jnp.asarray(everything)))
         if of_fit is not None and share >= of_fit.ess_fraction:
             return of_fit
-        independent = [own for name, own in self.weights.items() if not name.startswith(_EVEN)]
+        independent = [own for name, own in self.weights.items() if is_independent(name)]
         log_z = log_z_with_tail(np.concatenate(independent)) if independent else (np.nan, np.nan)
         return Weighed(len(everything), share, *(finite_or_none(number) for number in (pareto_k(everything), *log_z)))
 
-    def save(self, folder: Path) -> None:
-        """Write all of it as one file; nothing where there is nothing."""
+    def save(self, folder: Path, shown: dict[str, np.ndarray] | None = None) -> None:
+        """Write all of it as one file, with `shown` beside it for reports; nothing where there is nothing."""
         tree: dict[str, Any] = {f"witness-{index}": buffer for index, buffer in enumerate(self.witnesses)}
         tree |= {f"draws-{name}": buffer for name, buffer in self.draws.items()}
         tree |= {} if self.level is None else {"level": self.level}
         arrays = arrays_of(tree) | {f"weights/{name}": own for name, own in self.weights.items()}
         if self.optima is not None:
             arrays |= {f"optima/{name}": getattr(self.optima, name) for name in OF_OPTIMA}
+        arrays |= {f"{SHOWN}/{name}": array for name, array in (shown or {}).items()}
         if arrays:
             write_arrays(folder / FILE, arrays)
 
@@ -118,6 +126,7 @@ class Paid:
         for name, array in read_arrays(folder / FILE).items():
             group, _, rest = name.partition("/")
             groups.setdefault(group, {})[rest] = array
+        groups.pop(SHOWN, None)
         weights, optima = groups.pop("weights", {}), groups.pop("optima", None)
         buffers = {name: tree_from(blank_buffer(dim), own, check_shapes=False) for name, own in groups.items()}
         return cls(

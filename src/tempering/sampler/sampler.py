@@ -10,16 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.diffusion import DiffusionModel
-from tempering.errors import DensityError, RunFolderError, SettingsError, require_extra
-from tempering.runs.exports import check_place, write_draws
+from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode, Weighed, finite_or_none
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
+from tempering.runs.watching import write_seconds
+from tempering.sampler.answer import answer_of
 from tempering.sampler.diagnosis import Finding, Verdict, diagnose
-from tempering.sampler.facts import facts_of, summary_of, to_arviz
 from tempering.sampler.folder import has_sampler
 from tempering.sampler.paid import FIT, Paid
-from tempering.settings import MethodSettings, Network, Sampling, require, require_count, require_flag, require_seed
+from tempering.sampler.showing import Shown
+from tempering.settings import MethodSettings, Network, Sampling, require_count, require_flag, require_seed
 from tempering.transforms import Chart, embed_rows, restrict_rows
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float
@@ -35,8 +36,8 @@ _MOST_DRAWS = 2**31 - 1
 """Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
 
 
-@dataclasses.dataclass
-class Sampler:
+@dataclasses.dataclass(repr=False)
+class Sampler(Shown):
     """A trained sampler.
 
     Args:
@@ -60,6 +61,7 @@ class Sampler:
 
     Attributes:
         paid: samples and weights that were paid for: what `improve` goes on from, and what the verdict rests on.
+        seconds: wall time of the fit by stage, over all processes that worked on it; empty where it is not known.
     """
 
     model: DiffusionModel
@@ -80,6 +82,7 @@ class Sampler:
     modes: tuple[Mode, ...] = ()
     folder: Path | None = None
     paid: Paid = dataclasses.field(default_factory=Paid, init=False, repr=False, compare=False)  # of this model alone
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, compare=False)
     improver: ClassVar[Callable[..., "Sampler"] | None] = None
     """What `improve` calls. `methods/improve.py` puts it here: a room imports only rooms below it."""
 
@@ -283,99 +286,6 @@ class Sampler:
         assert improver is not None, "tempering.methods.improve puts it there"
         return improver(self, budget, seed=seed, progress=progress)
 
-    def summary(self) -> str:
-        """Evaluations, ESS, log Z, the per-level table, every finding that is not good and the verdict, as text."""
-        return summary_of(self)
-
-    def to_arviz(
-        self,
-        num: int = 2000,
-        *,
-        seed: int = 0,
-        coords: dict[str, Any] | None = None,
-        dims: dict[str, list[str]] | None = None,
-        with_log_prob: bool = False,
-    ) -> Any:
-        """Draws as ArviZ inference data: one chain, variables by name, or x for plain rows.
-
-        Args:
-            num, seed: as for `sample`: the same draws.
-            coords: labels along named dimensions.
-            dims: names of the dimensions of variables; those of a NumPyro model's plates are known.
-            with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
-                target, but a solution of the flow's equation for every draw.
-        """
-        return to_arviz(self, num, seed, coords, dims, with_log_prob)
-
-    def save_draws(
-        self,
-        path: str | Path,
-        num: int,
-        *,
-        seed: int = 0,
-        weighted: bool = False,
-        is_quasi_random: bool = False,
-        is_even: bool = False,
-    ) -> Path:
-        """Draws as a new file for other programs, by suffix: .npz, .parquet or .nc (`exports.write_draws`).
-
-        Args:
-            path: must not exist; its folder is made.
-            num, seed: as for `sample`: the same draws.
-            weighted: add log weights that make expectations exact; costs one evaluation a draw.
-            is_quasi_random: as for `sample_weighted`, for weighted draws only.
-            is_even: the points of `sample_even` instead, without weights; costs two evaluations a point.
-
-        Raises:
-            SettingsError: for another suffix, or where the package that writes it is not installed.
-            RunFolderError: if the file exists or cannot be written.
-        """
-        place = check_place(path)  # before anything is drawn
-        require_flag("weighted", weighted)
-        require_flag("is_quasi_random", is_quasi_random)
-        allowed = "False without weights: draws that nobody weighs are independent"
-        require(weighted or not is_quasi_random, "is_quasi_random", is_quasi_random, allowed)
-        require_flag("is_even", is_even)
-        require(not (is_even and weighted), "is_even", is_even, "False with weights: even points have none")
-        if is_even:
-            return write_draws(place, self.sample_even(num, seed=seed), None)
-        if not weighted:
-            return write_draws(place, self.sample(num, seed=seed), None)
-        return write_draws(place, *self.sample_weighted(num, seed=seed, is_quasi_random=is_quasi_random))
-
-    def plot(self, folder: str | Path | None = None, *, num: int = 2000, seed: int = 0) -> dict[str, Any]:
-        """Figures for people: level table, rates along the ladder, marginals, energies by level, tail of the weights.
-
-        With a density `num` draws are weighted: as many evaluations, entered in the ledger as sampling. Without one the
-        draws are shown as they are. Samples by level are those of the run folder, where `fit(out=…)` made one.
-
-        Args:
-            folder: where to write them as PNG files; None writes none.
-            num, seed: of the draws shown.
-
-        Returns:
-            Matplotlib figures by name: levels, ladder, marginals (of particles and molecules distances and
-            configurations), level_energies, weights, training; without those that there are no numbers for.
-        """
-        require_extra("matplotlib", "figures")
-        from tempering.plots.sampler_figures import SamplerContents, figures_folder, sampler_figures, write_figures
-
-        place = None if folder is None else figures_folder(folder)  # before anything is drawn
-        if self.target is None:
-            draws, log_weights = self.sample(num, seed=seed), None
-        else:
-            draws, log_weights = self.sample_weighted(num, seed=seed)
-        figures = sampler_figures(
-            SamplerContents(self.facts(), draws, log_weights, self._seen, self.folder, self.geometry)
-        )
-        if place is not None:
-            write_figures(figures, place)
-        return figures
-
-    def facts(self) -> dict[str, Any]:
-        """Everything but the arrays, JSON-ready."""
-        return facts_of(self)
-
     def save(self, folder: str | Path) -> Path:
         """Write `sampler.npz`, `samples.npz` and `sampler.json`; `tp.load` reads them. The density is not stored.
 
@@ -386,7 +296,9 @@ class Sampler:
         if has_sampler(folder):
             raise RunFolderError(f"{folder} already holds a sampler; choose a new folder, nothing is overwritten")
         write_arrays(folder / "sampler.npz", arrays_of(self.model))
-        self.paid.save(folder)
+        answer = answer_of(self)
+        self.paid.save(folder, None if answer is None else answer.as_arrays())
+        write_seconds(folder, self.seconds)
         write_json(folder / "sampler.json", self.facts())
         self.folder = folder
         return folder

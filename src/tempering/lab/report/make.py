@@ -5,50 +5,89 @@ from contextlib import suppress
 from pathlib import Path
 
 from tempering.errors import require_extra
-from tempering.lab.report.contents import read_contents
+from tempering.lab.report.contents import Story, read_contents
+from tempering.lab.report.drawing import figure_files
 from tempering.lab.report.molecule_report import MOLECULE_FIGURES, in_atoms
 from tempering.lab.report.page import page
 from tempering.lab.report.sample_figures import energy_figure, samples_figure
-from tempering.plots.contents import RunContents
 from tempering.plots.ladder_figures import ladder_figure, training_figure, weights_figure
 from tempering.plots.level_figures import level_energies_figure, levels_figure
+from tempering.plots.pair_figures import corner_figure, modes_figure
 from tempering.plots.particle_figures import configurations_figure, distances_figure, particle_levels_figure
-from tempering.plots.style import Picture, png_of
+from tempering.plots.sampler_figures import marginals_figure
+from tempering.plots.style import Picture
 from tempering.runs.storage import as_path, write_bytes
 
 __all__ = ["FIGURES", "PARTICLE_FIGURES", "make_report"]
 
-FIGURES: dict[str, Callable[[RunContents], Picture | None]] = {
-    "samples": samples_figure,
-    "energy": energy_figure,
+_FORMS = ("png", "svg", "pdf")
+
+
+def _corner(story: Story) -> Picture | None:
+    answer = story.answer
+    return None if answer is None else corner_figure(answer.values, answer.log_weights, answer.names, story.modes)
+
+
+def _modes(story: Story) -> Picture | None:
+    answer = story.answer
+    if answer is None or not story.modes:
+        return None
+    return modes_figure(answer.values, answer.log_weights, answer.names, story.modes)
+
+
+def _marginals(story: Story) -> Picture | None:
+    answer = story.answer
+    if answer is None:
+        return None
+    dims = {part.position.shape[1] for part in story.samples.values()}
+    samples = story.samples if dims == {answer.values.shape[1]} else {}
+    weights = {} if answer.log_weights is None else {"log_weights": answer.log_weights}
+    shown = Story(story.result, {}, {}, {"draws": answer.values, **weights}, story.levels, samples)
+    return marginals_figure(shown, answer.names)
+
+
+def _levels(story: Story) -> Picture | None:
+    """Samples by level in the plane; otherwise the marginals show them, where there are any."""
+    dims = {part.position.shape[1] for part in story.samples.values()}
+    is_shown = story.answer is not None and dims == {story.answer.values.shape[1]}
+    return None if is_shown and dims != {2} else levels_figure(story)
+
+
+FIGURES: dict[str, Callable[[Story], Picture | None]] = {
+    "corner": _corner,
+    "modes": _modes,
     "weights": weights_figure,
+    "marginals": _marginals,
     "ladder": ladder_figure,
-    "levels": levels_figure,
+    "levels": _levels,
     "level_energies": level_energies_figure,
     "training": training_figure,
+    "samples": samples_figure,
+    "energy": energy_figure,
 }
 """Every figure by the name of its file, in the order of the page."""
 
-PARTICLE_FIGURES: dict[str, Callable[[RunContents], Picture | None]] = {
+PARTICLE_FIGURES: dict[str, Callable[[Story], Picture | None]] = {
     "samples": configurations_figure,
-    "energy": energy_figure,
     "distances": distances_figure,
     "weights": weights_figure,
     "ladder": ladder_figure,
     "levels": particle_levels_figure,
     "training": training_figure,
+    "energy": energy_figure,
 }
 """The same for runs on particles, whose single coordinates mean nothing: any rotation mixes them."""
 
 
 def make_report(folder: Path) -> Path:
-    """Write `figures/*.png` and `report.html` of a run folder.
+    """Write `figures/*.png`, `.svg` and `.pdf`, and `report.html`, of a folder.
 
     A pure function of the folder: the same files give the same bytes, and no density is evaluated. What the run did
-    not leave behind (no reference samples, no weights, not finished) is left out.
+    not leave behind (no reference samples, no weights, not finished) is left out. The page of a run that is still going
+    says so, and reloads itself.
 
     Args:
-        folder: of a run, finished or not.
+        folder: of a run, finished or not, or of a sampler that was saved.
 
     Returns:
         The path of the page, which holds the figures too and can be sent on its own.
@@ -60,18 +99,20 @@ def make_report(folder: Path) -> Path:
     require_extra("matplotlib", "reports")
     require_extra("jinja2", "reports")
     folder = as_path(folder)
-    contents = in_atoms(read_contents(folder))
-    drawn_here = MOLECULE_FIGURES | (FIGURES if contents.geometry is None else PARTICLE_FIGURES)
+    story = in_atoms(read_contents(folder))
+    assert isinstance(story, Story)
+    drawn_here = MOLECULE_FIGURES | (FIGURES if story.geometry is None else PARTICLE_FIGURES)
     figures = {}
     for name in FIGURES | PARTICLE_FIGURES | MOLECULE_FIGURES:
-        place = folder / "figures" / f"{name}.png"
-        picture = drawn_here[name](contents) if name in drawn_here else None
+        picture = drawn_here[name](story) if name in drawn_here else None
         if picture is None:
-            with suppress(OSError):  # of an earlier report, which may have had more to show
-                place.unlink()
+            for form in _FORMS:
+                with suppress(OSError):  # of an earlier report, which may have had more to show
+                    (folder / "figures" / f"{name}.{form}").unlink()
             continue
-        figures[name] = png_of(picture)
-        write_bytes(place, figures[name])
+        figures[name] = figure_files(picture)
+        for form, content in figures[name].items():
+            write_bytes(folder / "figures" / f"{name}.{form}", content)
     path = folder / "report.html"
-    write_bytes(path, page(contents, figures).encode())
+    write_bytes(path, page(story, figures).encode())
     return path

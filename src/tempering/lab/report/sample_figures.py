@@ -49,9 +49,10 @@ def _plane_figure(contents: RunContents, draws: np.ndarray | None, reference: np
             if has_grid:
                 _contours(axes, *grid)
             shown = show_some(points, NUM_SHOWN)
-            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.8, alpha=0.6, mew=0)
+            axes.plot(shown[:, 0], shown[:, 1], ".", color=colour, ms=2.8, alpha=0.6, mew=0, rasterized=True)
             axes.set(xlim=limits[0], ylim=limits[1], xlabel="$x_0$", aspect="equal")
-            axes.set_title(f"{title}, {len(points):,}", color=colour, fontweight="bold")
+            some = "" if len(shown) == len(points) else f"{len(shown):,} of "
+            axes.set_title(f"{title}, {some}{len(points):,}", color=colour, fontweight="bold")
             num_outside = _num_outside(points, limits)
             if num_outside:
                 corner = {"transform": axes.transAxes, "ha": "right", "va": "bottom", "fontsize": 8.5, "color": MUTED}
@@ -134,9 +135,9 @@ def _pair(axes, draws: np.ndarray | None, reference: np.ndarray | None, pair: tu
     edges = [np.linspace(low, high, 61) for low, high in limits]
     if draws is not None:
         counts = _counts(draws, pair, edges)
-        blues = LinearSegmentedColormap.from_list("draws", ["#ffffff", "#9ecae8", DRAWS, "#00344f"])
+        blues = LinearSegmentedColormap.from_list("draws", ["#0072B200", "#0072B266", "#0072B2cc", "#0072B2ff"])
         # The root of the counts, so that a rare mode is seen beside a frequent one.
-        axes.pcolormesh(*edges, np.sqrt(counts).T, cmap=blues)
+        axes.pcolormesh(*edges, np.sqrt(counts).T, cmap=blues, rasterized=True)
     if reference is not None:
         smooth = gaussian_filter(_counts(reference, pair, edges), 1.3)
         centres = [0.5 * (edge[1:] + edge[:-1]) for edge in edges]

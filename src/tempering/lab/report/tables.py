@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tempering.plots.contents import number_of
-from tempering.runs.display import duration_text
 from tempering.runs.ledger import APART, stage_name
+from tempering.runs.words import DASH, duration_text, number_text, with_error
 from tempering.sampler.diagnosis import Finding
 from tempering.weights.pareto import RELIABLE_K
 
 __all__ = ["cost_rows", "finding_rows", "ledger_rows", "number_text", "quality_lines", "quality_rows", "warning_lines"]
-
-DASH = "–"
 
 
 @dataclass(frozen=True)
@@ -33,16 +31,6 @@ class QualityRow:
     num_samples: str
     description: str
     failure: str | None = None
-
-
-def number_text(value: int | float | None, digits: int = 4) -> str:
-    """A number for people: `digits` significant ones, large or whole numbers with separators, a dash for none."""
-    if value is None:
-        return DASH
-    is_whole = float(value).is_integer()
-    if abs(value) < 1e15 and (is_whole or abs(value) >= 10**digits):
-        return f"{value:,.0f}"
-    return f"{value:#.{digits}g}"
 
 
 def quality_rows(result: dict[str, Any]) -> list[QualityRow]:
@@ -97,7 +85,7 @@ def _log_z_text(result: dict[str, Any]) -> tuple[str, str]:
     log_z, error, exact = (number_of(result, name) for name in ("log_z", "log_z_error", "log_z_exact"))
     if log_z is None:
         return DASH, "" if exact is None else f"exact {exact:.3f}"
-    text = f"{log_z:.3f}" + ("" if error is None else f" ± {error:.3f}")
+    text = with_error(log_z, error)
     if exact is None:
         return text, "estimate and standard error"
     gap = log_z - exact

@@ -1,0 +1,270 @@
+"""How a sampler shows itself and hands its draws to others: words, tables, figures, ArviZ, files."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from tempering.errors import SettingsError, require_extra
+from tempering.runs.exports import check_place, inference_data, named_arrays, write_draws
+from tempering.sampler.answer import Answer, answer_of, user_log_density
+from tempering.sampler.facts import facts_of
+from tempering.sampler.html import html_of
+from tempering.sampler.paid import Paid, is_independent
+from tempering.sampler.words import lines_of, summary_of
+from tempering.settings import require, require_count, require_flag, require_seed
+from tempering.transforms import Chart
+from tempering.transforms.centred import Centred
+from tempering.weights.estimates import Estimate
+
+__all__ = ["FIGURES", "Shown"]
+
+FIGURES = ("corner", "marginals", "modes", "levels", "weights", "ladder", "level_energies", "training")
+"""What `plot` draws by name; of particles and molecules `distances` and `configurations` as well."""
+_NUM_PLOTTED = 2000
+
+
+class Shown:
+    """The part of a `Sampler` that people and other programs look at."""
+
+    target: Any
+    structure: Any
+    chart: Chart | None
+    folder: Path | None
+    paid: Paid
+    sample: Any
+    sample_weighted: Any
+    sample_even: Any
+    log_prob: Any
+    outer: Any
+    geometry: Centred | None
+    _seen: Any
+
+    def __repr__(self) -> str:
+        return lines_of(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: verdict, log Z, cost, and a table of the parameters with their marginals."""
+        return html_of(self)
+
+    def answer(self) -> Answer | None:
+        """Weighted draws that the fit and later calls paid for, as named columns; None where none are kept.
+
+        It costs nothing. `sample_weighted` makes more, which are then part of it.
+        """
+        return answer_of(self)
+
+    def estimates(self) -> list[Estimate]:
+        """Mean, standard deviation and quantiles of every parameter, with Monte Carlo standard errors; no evaluation.
+
+        Of particles and molecules: of the energy, the radius of gyration and the mean distance of two particles.
+        """
+        answer = answer_of(self)
+        return [] if answer is None else answer.estimates()
+
+    def summary(self) -> str:
+        """The answer, cost, ESS, log Z, the level table, every finding that is not good and the verdict, as text."""
+        return summary_of(self)
+
+    def facts(self) -> dict[str, Any]:
+        """Everything but the arrays, JSON-ready."""
+        return facts_of(self)
+
+    def to_arviz(
+        self,
+        num: int | None = None,
+        *,
+        seed: int = 0,
+        num_chains: int = 4,
+        weighted: bool = False,
+        coords: dict[str, Any] | None = None,
+        dims: dict[str, list[str]] | None = None,
+        with_log_prob: bool = False,
+    ) -> Any:
+        """Draws as ArviZ inference data: variables by name, or x for plain rows.
+
+        Draws are independent. They are cut into chains only so that ArviZ can compare parts of them: R-hat is then near
+        1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has `log_weights`
+        and `log_density` of every draw where they are known; `sample_exact` makes draws that need no weights.
+
+        Args:
+            num: how many, as of `sample`. None takes the weighted draws that were paid for, at no evaluation.
+            seed: as for `sample`: the same draws.
+            num_chains: parts of equal length; a rest is left out.
+            weighted: weigh `num` new draws; costs one evaluation per draw.
+            coords: labels along named dimensions.
+            dims: names of the dimensions of variables; those of a NumPyro model's plates are known.
+            with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
+                target, but a solution of the flow's equation for every draw.
+        """
+        require_extra("arviz", "inference data")
+        require_flag("with_log_prob", with_log_prob)
+        require_flag("weighted", weighted)
+        require_count("num_chains", num_chains)
+        require_seed("seed", seed)
+        draws, stats = self._draws_with_stats(num, seed, weighted=weighted)
+        if with_log_prob:
+            stats["log_prob"] = self.log_prob(draws)
+        known = {} if self.structure is None else self.structure.dims
+        labels = {"coords": coords, "dims": {**known, **(dims or {})}}
+        return inference_data(named_arrays(draws), stats, int(num_chains), **labels)
+
+    def _draws_with_stats(self, num: int | None, seed: int, *, weighted: bool) -> tuple[Any, dict[str, np.ndarray]]:
+        """New draws, weighed or not; for `num` None those that were paid for. With what is known of each."""
+        if num is None:
+            buffers = [own for name, own in self.paid.draws.items() if is_independent(name)]
+            if buffers and not weighted:
+                parts = ("position", "log_density", "log_weight")
+                position, log_density, log_weights = (
+                    np.concatenate([np.asarray(getattr(own, part)) for own in buffers]) for part in parts
+                )
+                known = {"log_weights": log_weights, "log_density": user_log_density(self.chart, position, log_density)}
+                return self._seen(jnp.asarray(position)), known
+            num = _NUM_PLOTTED
+        if not weighted:
+            return self.sample(num, seed=seed), {}
+        draws, log_weights = self.sample_weighted(num, seed=seed)
+        return draws, {"log_weights": log_weights, "log_density": self._log_density(seed, num, log_weights, draws)}
+
+    def _log_density(self, seed: int, num: int, log_weights: np.ndarray, draws: Any) -> np.ndarray:
+        """Log densities of draws that were just weighed: as kept, or from weights and the model's density."""
+        kept = self.paid.draws.get(f"seed-{seed}")
+        if kept is not None and kept.position.shape[0] >= num:
+            return user_log_density(self.chart, np.asarray(kept.position[:num]), np.asarray(kept.log_density[:num]))
+        return log_weights + self.log_prob(draws)
+
+    def save_draws(
+        self,
+        path: str | Path,
+        num: int,
+        *,
+        seed: int = 0,
+        weighted: bool = False,
+        is_quasi_random: bool = False,
+        is_even: bool = False,
+    ) -> Path:
+        """Draws as a new file for other programs, by suffix: .npz, .csv, .parquet, .nc or .txt (`exports.write_draws`).
+
+        Args:
+            path: must not exist; its folder is made. A `.txt` file is GetDist's, with a `.paramnames` file beside it.
+            num, seed: as for `sample`: the same draws.
+            weighted: add log weights that make expectations exact; costs one evaluation per draw.
+            is_quasi_random: as for `sample_weighted`, for weighted draws only.
+            is_even: the points of `sample_even` instead, without weights; costs two evaluations per point.
+
+        Raises:
+            SettingsError: for another suffix, or where the package that writes it is not installed.
+            RunFolderError: if the file exists or cannot be written.
+        """
+        place = check_place(path)  # before anything is drawn
+        require_flag("weighted", weighted)
+        require_flag("is_quasi_random", is_quasi_random)
+        allowed = "False without weights: draws that nobody weighs are independent"
+        require(weighted or not is_quasi_random, "is_quasi_random", is_quasi_random, allowed)
+        require_flag("is_even", is_even)
+        require(not (is_even and weighted), "is_even", is_even, "False with weights: even points have none")
+        if is_even:
+            return write_draws(place, self.sample_even(num, seed=seed))
+        if weighted:
+            draws, log_weights = self.sample_weighted(num, seed=seed, is_quasi_random=is_quasi_random)
+            is_kept = place.suffix == ".txt" and not is_quasi_random
+            log_density = self._log_density(seed, num, log_weights, draws) if is_kept else None
+            return write_draws(place, draws, log_weights, log_density)
+        return write_draws(place, self.sample(num, seed=seed))
+
+    def plot(
+        self,
+        what: str | Path | None = None,
+        path: str | Path | None = None,
+        *,
+        num: int | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """Figures for people: one by name, or all of them.
+
+        `sampler.plot("corner")` is one figure, `sampler.plot("corner", "corner.pdf")` writes it as well: .png, .svg or
+        .pdf. `sampler.plot()` is all of them by name, and `sampler.plot("figures")` writes these into a folder.
+
+        Args:
+            what: corner, marginals, modes, levels (the table), ladder, weights, level_energies or training; of
+                particles and molecules distances and configurations too. Anything else is a folder for PNG files of all
+                figures; give a `pathlib.Path` for a folder that has the name of a figure.
+            path: a file for the one figure; an older one is replaced.
+            num: draws to show. None shows the weighted draws that were paid for, at no evaluation; where there are none
+                2,000 are drawn. Draws that are made for the figure are weighed where the density is known: as many
+                evaluations, entered in the ledger as sampling.
+            seed: of new draws.
+
+        Returns:
+            A Matplotlib figure, or figures by name, without those that there are no numbers for. Samples by level are
+            those of the run folder, where `fit(out=...)` made one.
+
+        Raises:
+            SettingsError: for a figure that this sampler has no numbers for, with the reason.
+        """
+        require_extra("matplotlib", "figures")
+        from tempering.plots.sampler_figures import (
+            figure_file,
+            figures_folder,
+            sampler_figures,
+            write_figure,
+            write_figures,
+        )
+
+        name, folder = _figure_or_folder(what)
+        place = None if folder is None else figures_folder(folder)  # before anything is drawn
+        if path is not None:
+            if name is None:
+                raise SettingsError("path is for one figure; name it, as in plot('corner', 'corner.pdf')")
+            path = figure_file(path)
+        figures = sampler_figures(self._contents(num, seed), None if name is None else (name,))
+        if name is None:
+            if place is not None:
+                write_figures(figures, place)
+            return figures
+        if name not in figures:
+            raise SettingsError(f"there is no figure {name!r} of this sampler: {_missing(name)}")
+        if path is not None:
+            write_figure(figures[name], path)
+        return figures[name]
+
+    def _contents(self, num: int | None, seed: int) -> Any:
+        from tempering.plots.sampler_figures import SamplerContents
+
+        require_seed("seed", seed)
+        if num is None and any(map(is_independent, self.paid.draws)):
+            draws, stats = self._draws_with_stats(None, seed, weighted=False)
+            log_weights = stats["log_weights"]
+        elif self.target is None:
+            draws, log_weights = self.sample(_NUM_PLOTTED if num is None else num, seed=seed), None
+        else:
+            draws, log_weights = self.sample_weighted(_NUM_PLOTTED if num is None else num, seed=seed)
+        return SamplerContents(self.facts(), draws, log_weights, self._seen, self.folder, self.geometry)
+
+
+def _figure_or_folder(what: Any) -> tuple[str | None, Any]:
+    """The name of a figure, or a folder; a word that is nearly a figure's name is refused."""
+    known = (*FIGURES, "distances", "configurations")
+    if not isinstance(what, str) or what == "":
+        return None, what
+    if what in known:
+        return what, None
+    near = difflib.get_close_matches(what, known, n=1, cutoff=0.75)
+    if near:
+        raise SettingsError(
+            f"there is no figure {what!r} (did you mean {near[0]!r}?); for a folder of that name write './{what}'"
+        )
+    return None, what
+
+
+def _missing(name: str) -> str:
+    reasons = {
+        "modes": "no search found modes before the fit",
+        "level_energies": "samples by level are kept in the folder of a run; fit with `out=`",
+        "weights": "no draw was weighed; give the density with tp.load(folder, log_density)",
+        "training": "no training losses are on record",
+        "corner": "it has one coordinate, or shows particles, whose single coordinates mean nothing",
+    }
+    return reasons.get(name, "it is for particles and molecules")
