@@ -24,9 +24,12 @@ README, PAGE, RESULT = ROOT / "README.md", ROOT / "docs" / "newcomer.md", ROOT /
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 OWN = """\
-def log_density(x):  # a bent ridge, and a second mode beside it
-    ridge = -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.25 * x[0] ** 2) ** 2 / 0.25 + x[2] ** 2)
-    return jnp.logaddexp(ridge, -0.5 * jnp.sum((x - jnp.array([0.0, 7.0, 2.0])) ** 2) / 0.49)
+t, y = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), jnp.array([1.1, 2.8, 5.2, 6.9, 9.1, 10.8])
+
+
+def log_density(x):  # a line through six points: slope, offset and the logarithm of the noise
+    log_likelihood = -0.5 * jnp.sum(((y - x[0] * t - x[1]) / jnp.exp(x[2])) ** 2) - 6 * x[2]
+    return log_likelihood - 0.5 * jnp.sum(x**2) / 9  # a normal prior of width 3
 """
 FIVE = "the README's five lines, pasted"
 PICTURE = 'sampler.plot("figures")\n'
