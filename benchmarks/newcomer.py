@@ -9,6 +9,7 @@ is. Then its density is replaced by another, and a line that draws figures is ad
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ def log_density(x):  # a bent ridge, and a second mode beside it
     ridge = -0.5 * (x[0] ** 2 / 4 + (x[1] - 0.25 * x[0] ** 2) ** 2 / 0.25 + x[2] ** 2)
     return jnp.logaddexp(ridge, -0.5 * jnp.sum((x - jnp.array([0.0, 7.0, 2.0])) ** 2) / 0.49)
 """
+FIVE = "the README's five lines, pasted"
 PICTURE = 'sampler.plot("figures")\n'
 
 
@@ -68,7 +70,7 @@ def walk(folder: Path, is_here: bool) -> tuple[list[dict[str, Any]], str]:
         timed(steps, "`pip install '.[plots]'`", install, folder, hidden)
     timed(steps, "`import tempering`, in a new process", [python, "-c", "import tempering"], folder, hidden)
     (folder / "five.py").write_text(pasted())
-    printed = timed(steps, "the README's five lines, pasted", [python, "five.py"], folder, hidden)
+    printed = timed(steps, FIVE, [python, "five.py"], folder, hidden)
     (folder / "own.py").write_text(edited(pasted()))
     timed(steps, "a density of one's own, with figures", [python, "own.py"], folder, hidden)
     figures = sorted(path.name for path in (folder / "figures").glob("*.png"))
@@ -87,7 +89,11 @@ def table(record: dict[str, Any]) -> str:
 
 def rewritten(text: str, record: dict[str, Any]) -> str:
     """A page with fresh times and output, where it has marks for them."""
-    fresh = {"newcomer": table(record), "printed": f"```text\n{record['printed'].rstrip()}\n```"}
+    seconds = next((step["seconds"] for step in record["steps"] if step["step"] == FIVE), math.nan)
+    words = (
+        f"Pasted into a file they take {seconds:.0f} s ({record['device']}; [all steps](docs/newcomer.md)) and print:"
+    )
+    fresh = {"newcomer": table(record), "printed": f"{words}\n\n```text\n{record['printed'].rstrip()}\n```"}
     for which, content in fresh.items():
         begin, end = BEGIN.format(which), END.format(which)
         if begin in text:

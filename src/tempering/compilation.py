@@ -27,6 +27,7 @@ __all__ = [
     "Ahead",
     "cache_folder",
     "keep_programs",
+    "on_device",
     "prune",
     "quick",
     "rounded_up",
@@ -76,6 +77,15 @@ def _host() -> Any:
         return jax.devices("cpu")[0]
     except RuntimeError:
         return None
+
+
+def on_device(tree: Any) -> Any:
+    """The tree with its arrays where long programs run: they travel once, and not with every call."""
+    device = jax.config.values["jax_default_device"] or jax.devices()[0]
+    if device == _host():
+        return tree
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, device), rest)
 
 
 def _options() -> dict[str, Any]:

@@ -79,7 +79,8 @@ def tiny(monkeypatch, tmp_path):
             moves = Exploration(kernel="hmc", num_leapfrog=8)
             settings = tiny_ptsd(ladder=Ladder(temperatures=(1.2, 1.0)), initial=start, exploration=moves)
         else:
-            settings = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2))
+            moves = Exploration(kernel="automatic")  # a black box has no gradient
+            settings = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2), exploration=moves)
         method = replace(METHODS["ptsd"], default=lambda **_: settings)
         monkeypatch.setitem(METHODS, "ptsd", method)
         monkeypatch.chdir(tmp_path)
