@@ -6,7 +6,7 @@ import pytest
 
 from tempering.adapters import as_target
 from tempering.errors import BudgetError
-from tempering.kernels import MALA
+from tempering.kernels import MALA, kernel_of
 from tempering.methods.budget import FEWEST_SAMPLES, sized_if_possible
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS, settled
@@ -29,9 +29,10 @@ def test_chains_leave_walls_only_where_that_can_be_paid_for(budget, climbs):
 
 def test_few_samples_are_better_than_an_error_once_a_search_is_paid_for():
     settings, left = resolved(PTSDSettings(), 3), 9_000
+    kernel = kernel_of(settings.exploration, 3)
     with pytest.raises(BudgetError, match="fewer than the 500"):
-        sized_if_possible(settings, 3, 3, left, MALA())
-    made, num_levels = sized_if_possible(settings, 3, 3, left, MALA(), is_begun=True)
+        sized_if_possible(settings, 3, 3, left, kernel)
+    made, num_levels = sized_if_possible(settings, 3, 3, left, kernel, is_begun=True)
     assert num_levels == 3 and FEWEST_SAMPLES <= made.buffer_size < 500
     with pytest.raises(BudgetError):
-        sized_if_possible(settings, 3, 3, 500, MALA(), is_begun=True)
+        sized_if_possible(settings, 3, 3, 500, kernel, is_begun=True)
