@@ -189,7 +189,9 @@ def main() -> None:
                     )
     if given.out:
         command = "python benchmarks/where_time_goes.py --cases " + " ".join(given.cases)
-        given.out.write_text(json.dumps({"command": command, "seeds": [0], "rows": rows}, indent=1) + "\n")
+        given.out.write_text(
+            json.dumps({"command": command, "commit": commit(here), "seeds": [0], "rows": rows}, indent=1) + "\n"
+        )
     if given.figure:
         from time_figure import draw
 
