@@ -66,3 +66,11 @@ def test_the_reference_has_every_public_name():
     values = {"real", "positive", "simplex", "ordered"}  # values have no docstring of their own; the page has a table
     assert documented == set(tp.__all__) - values
     assert all(f"`tp.{name}`" in text for name in values)
+
+
+def test_the_reference_shows_what_a_sampler_inherits():
+    """`summary` and `plot` come from a base class, whose members are shown on request only."""
+    page = (DOCS / "api" / "sampler.md").read_text(encoding="utf-8")
+    own = page.split("::: tempering.Sampler\n")[1].split("\n:::")[0]
+    inherited = {name for base in tp.Sampler.__mro__[1:-1] for name in vars(base) if not name.startswith("_")}
+    assert inherited and "inherited_members: true" in own
