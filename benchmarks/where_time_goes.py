@@ -74,8 +74,8 @@ def density(name: str) -> tuple[Any, dict[str, Any]]:
         from tempering.targets.densities.gaussian_mixture import mog40
         from tempering.targets.densities.many_well import ManyWell
     except ImportError:  # where they were at c7caf6b
-        from tempering.targets.gaussian_mixture import mog40
-        from tempering.targets.many_well import ManyWell
+        from tempering.targets.gaussian_mixture import mog40  # pyright: ignore[reportMissingImports]
+        from tempering.targets.many_well import ManyWell  # pyright: ignore[reportMissingImports]
     made = mog40() if name == "mog40" else ManyWell(32)
     return made, {"budget": {"mog40": 20_000, "mw32": 300_000}[name]}
 
@@ -101,7 +101,7 @@ def child(name: str) -> dict[str, Any]:
             times[kind] += seconds
             spent[kind] += seconds
 
-    jax.monitoring.register_event_duration_secs_listener(on_duration)
+    jax.monitoring.register_event_duration_secs_listener(on_duration)  # pyright: ignore[reportArgumentType]
     import tempering as tp
 
     times["import"] = time.perf_counter() - began
@@ -189,7 +189,9 @@ def main() -> None:
                     )
     if given.out:
         command = "python benchmarks/where_time_goes.py --cases " + " ".join(given.cases)
-        given.out.write_text(json.dumps({"command": command, "seeds": [0], "rows": rows}, indent=1) + "\n")
+        given.out.write_text(
+            json.dumps({"command": command, "commit": commit(here), "seeds": [0], "rows": rows}, indent=1) + "\n"
+        )
     if given.figure:
         from time_figure import draw
 

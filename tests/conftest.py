@@ -12,6 +12,7 @@ from pathlib import Path
 # Before JAX is imported. `JAX_PLATFORMS=cuda make test` still runs the suite on an accelerator.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("TEMPERING_CACHE", "off")  # tests leave no trace in the user's folders
 # A test process has one core: threads of NumPy's products would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # XLA logs kilobytes of false alarm for each executable that comes from the cache below: it takes its own tuning hints

@@ -26,6 +26,7 @@ from tempering.methods.budget import Plan
 from tempering.methods.registry import METHODS
 from tempering.parallel_tempering import ladder as ladder_module
 from tempering.parallel_tempering import next_temperature
+from tempering.runs.ledger import Ledger
 from tempering.sampler import Sampler
 from tempering.settings import Ladder, Refinement, Resampling
 
@@ -115,7 +116,8 @@ def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, kept_
     energies = spread * np.random.default_rng(0).normal(size=40)
     buffer = SimpleNamespace(states=lambda: SimpleNamespace(log_ratio=energies), weight=np.full(40, 1 / 40))
     first = [hottest, max(1.0, hottest ** (1.0 - 1.0 / (most_levels - 1) - 0.01 * second))]
-    run = SimpleNamespace(settings=settings, plan=Plan(most_levels=most_levels))
+    journal = SimpleNamespace(ledger=Ledger())
+    run = SimpleNamespace(settings=settings, plan=Plan(most_levels=most_levels), journal=journal)
     levels = Levels(tuple(first), (buffer,) * 2, jnp.ones(2), jnp.ones(()))
     with unchecked(), keeping(kept_share):
         while levels.temperature > 1.0:

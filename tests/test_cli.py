@@ -111,7 +111,9 @@ def test_sample_writes_draws_that_follow_from_the_seed(runs, tmp_path):
     assert list(columns) == ["x[0]", "x[1]", "log_weights"]
     np.testing.assert_array_equal(np.array(columns["x[1]"], np.float32), weighted["draws"][:, 1])
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "e.nc", "--seed", 5)[0] == 0
-    np.testing.assert_array_equal(arviz.from_netcdf(tmp_path / "e.nc").posterior["x"].values[0], first["draws"])
+    np.testing.assert_array_equal(
+        arviz.from_netcdf(tmp_path / "e.nc").posterior["x"].values.reshape(40, 2), first["draws"]
+    )
     assert files_of(folder) == before
 
 
@@ -201,7 +203,7 @@ def test_sample_refuses_to_overwrite_and_other_mistakes(runs, tmp_path):
     assert "-n = 0 is not allowed" in refused("sample", folder, "-n", 0, "-o", new)
     assert "seed = 4294967296 is not allowed" in refused("sample", folder, "-n", 5, "-o", new, "--seed", 2**32)
     assert "could not write" in refused("sample", folder, "-n", 5, "-o", taken / "new.npz")
-    assert "one of .npz, .parquet, .nc" in refused("sample", folder, "-n", 5, "-o", tmp_path / "new.csv")
+    assert "one of .npz, .csv, .parquet, .nc, .txt" in refused("sample", folder, "-n", 5, "-o", tmp_path / "new.xls")
     assert "holds no finished sampler" in refused("sample", tmp_path, "-n", 5, "-o", new)
     assert "metrics.num_samples = 3 is not allowed" in refused("evaluate", folder, "--num-samples", 3)
     assert not new.exists()

@@ -1,7 +1,6 @@
 """The product from end to end: the default method and settings on two modes, and the README's own example.
 
-Fewer evaluations and fewer training steps than by default are all that is changed, and for the README's 10,000 draws
-fewer steps of the solver. Are the weights of the modes, log Z,
+Fewer evaluations and fewer training steps than by default are all that is changed. Are the weights of the modes, log Z,
 the verdict and the account right, and would each be found wrong if it were?
 """
 
@@ -19,6 +18,7 @@ import pytest
 from scipy import stats
 
 import tempering as tp
+from support.compilation import optimised
 from support.random_checks import assert_fraction, assert_mean, must_fail
 from support.tiny import quick_compilation
 from support.unchecked import unchecked
@@ -43,7 +43,7 @@ SHORT = {"training.num_steps": 250, "training.num_finetune_steps": 250}
 
 @pytest.fixture(scope="module", autouse=True)
 def as_users_run_it():
-    with unchecked():
+    with unchecked(), optimised():
         yield
 
 
@@ -226,8 +226,7 @@ def readme_example() -> str:
 
 def test_the_readme_example_runs_as_printed_and_is_right(monkeypatch, capsys):
     budget = 12_000
-    settings = {**SHORT, "sampling.raw_num_steps": 50}  # of 10,000 plain draws
-    monkeypatch.setattr(tp, "fit", functools.partial(tp.fit, budget=budget, settings=settings))
+    monkeypatch.setattr(tp, "fit", functools.partial(tp.fit, budget=budget, settings=SHORT))
     names, all_draws = {}, []
     for statement in ast.parse(readme_example()).body:
         exec(compile(ast.Module([statement], []), str(README), "exec"), names)

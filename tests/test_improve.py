@@ -103,7 +103,7 @@ def test_the_same_seed_draws_anew_after_an_improvement(fitted):
     [
         ({"budget": 999}, tp.BudgetError, "999 evaluations is too small.*at least 1,000"),
         ({"budget": 0}, tp.SettingsError, "budget = 0"),
-        ({"budget": 1e4}, tp.SettingsError, "budget = 10000.0"),
+        ({"budget": 1e4 + 0.5}, tp.SettingsError, "budget = 10000.5"),
         ({"budget": BUDGET, "seed": -1}, tp.SettingsError, "seed = -1"),
         ({"budget": BUDGET, "progress": "no"}, tp.SettingsError, "progress"),
     ],

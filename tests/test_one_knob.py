@@ -146,7 +146,7 @@ def test_a_tiny_fit_by_the_paper_s_method_is_the_paper_s():
 
 @pytest.mark.parametrize(("group", "name"), [("guidance", "kind"), ("resampling", "levels")])
 def test_the_word_none_is_taken_as_a_choice_by_the_command(group, name):
-    code, out, errors = command("run", PTSD, "--dry-run", "--set", f"{group}.{name}=none")
+    code, out, errors = command("run", PTSD, "--dry-run", "--json", "--set", f"{group}.{name}=none")
     assert code == 0, errors
     assert json.loads(out[out.index("{") : out.rindex("}") + 1])["config"]["settings"][group][name] == "none"
 

@@ -275,7 +275,7 @@ def test_a_folder_of_openmm_is_a_molecule(place):
     with (folder / "topology.pdb").open("w") as file:
         app.PDBFile.writeFile(given.topology, 10 * given.conformations[0], file, keepIds=True)
     config, target = own_config("peptide", temperature=400.0, changes=[])
-    assert config.name == "peptide" and target.dim == 63 and target_of(config).dim == 63
+    assert config.name == "peptide" and target.dim == 63
     assert config.settings.network.num_particles == 22
     cold, x = own_config("peptide", changes=[])[1], jnp.asarray(target.init[0])
     assert float(cold.log_density(x)) == pytest.approx(float(target.log_density(x)) * 400 / 300, rel=1e-4)

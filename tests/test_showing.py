@@ -13,6 +13,7 @@ from tempering.errors import RunFolderError, SettingsError
 from tempering.runs.records import Mode
 from tempering.sampler.html import BADGES
 from tempering.sampler.load import load_sampler
+from tempering.sampler.several import Samplers
 from tempering.weights.estimates import LEVELS, estimate, shares_of
 
 MODES = (Mode((2.0, -5.0, 0.5), -1.0, 0.9, 7), Mode((3.0, -1.0, 0.5), -3.0, 0.1, 2))
@@ -137,6 +138,14 @@ def test_a_notebook_shows_verdict_table_and_marginals(sampler, bare):
     assert Reader(bare._repr_html_()).seen.count("table") == 0
     hostile = dataclasses.replace(sampler, method="<script>alert(1)</script>")
     assert "<script>" not in hostile._repr_html_() and set(BADGES) >= {sampler.diagnose().status}
+
+
+def test_several_samplers_show_themselves(sampler):
+    both = Samplers((sampler, sampler_of(linear_denoiser())), (0, 3))
+    lines = repr(both).splitlines()
+    assert lines[0] == "2 samplers of 3 dimensions" and "0: doubtful, 3: doubtful" in lines[1] and len(lines) == 4
+    page = Reader(both._repr_html_())
+    assert not page.open and "seed 3" in page.words and page.seen.count("table") == 1
 
 
 def test_what_is_shown_is_saved_and_costs_nothing(sampler, tmp_path):

@@ -7,8 +7,9 @@ from tempering.cli.plan import plan_lines
 from tempering.errors import BudgetError
 from tempering.lab.presets import PRESETS
 from tempering.methods.budget import planned
-from tempering.methods.stage_plan import StagePlan, stage_plan
+from tempering.methods.stage_plan import stage_plan
 from tempering.registry import target_of
+from tempering.runs.forecast import Kind, remember
 
 
 @pytest.mark.parametrize("name", ["mog40", "mw32", "dw4", "mog40-pt-dm", "aldp-internal", "lj55", "lj13-small"])
@@ -34,14 +35,14 @@ def test_a_budget_that_cannot_begin_is_refused():
         stage_plan(config.settings, target_of(config), 100)
 
 
-def test_the_table_has_times_only_where_they_are_known():
+def test_the_plan_tells_the_time_only_where_a_like_run_was_made(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEMPERING_CACHE", str(tmp_path))
     config = PRESETS["mog40"]
     target = target_of(config)
-    known = [StagePlan("pilot", 100, "about", seconds=3.0), StagePlan("final_weights", 20, "exactly", seconds=90.0)]
-    lines = plan_lines(config, target, known)
-    assert any(line.endswith("time") for line in lines) and any(line.endswith("1 min 33 s") for line in lines)
-    lines = plan_lines(config, target, stage_plan(config.settings, target, config.budget))
-    assert not any("time" in line for line in lines)
+    stages = stage_plan(config.settings, target, config.budget)
+    assert any(line.startswith("time     not known") for line in plan_lines(config, target, stages))
+    remember(Kind.of(config.method, target.dim, config.budget, config.settings), {"training": 90.0, "pilot": 3.0})
+    assert any(line.startswith("time     about 1 min 33 s") for line in plan_lines(config, target, stages))
 
 
 def test_every_plan_fits_the_terminal():

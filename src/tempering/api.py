@@ -19,7 +19,7 @@ from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
-from tempering.methods.budget import check_budget
+from tempering.methods.budget import check_budget, default_budget
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
 from tempering.methods.start import own_start, rows_of
@@ -29,6 +29,7 @@ from tempering.runs.checkpoint import Nowhere
 from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF, RunConfig, TargetConfig
 from tempering.runs.folder import RunFolder
+from tempering.runs.forecast import Kind, expected_seconds, remember
 from tempering.runs.ledger import Ledger
 from tempering.runs.storage import as_path
 from tempering.runs.watching import check_callback, followed
@@ -196,7 +197,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
-        with collected_seldom(), reporting(target), followed(progress, callback, store) as (on_event, watch):
+        kind = Kind.of(method, target.dim, budget or default_budget(target.dim), changed)
+        following = followed(progress, callback, store, expected_seconds(kind))
+        with collected_seldom(), reporting(target), following as (on_event, watch):
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
@@ -207,6 +210,8 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 on_event=on_event,
             )
         sampler.seconds = watch.stop()
+        if time_limit is None:
+            remember(kind, sampler.seconds)
         if isinstance(store, RunFolder):
             sampler.save(store.path)
     return sampler

@@ -21,7 +21,18 @@ import equinox as eqx
 import jax
 from jax.core import Tracer
 
-__all__ = ["MOST_BYTES", "SWITCH", "Ahead", "cache_folder", "keep_programs", "prune", "quick", "rounded_up"]
+__all__ = [
+    "MOST_BYTES",
+    "SWITCH",
+    "Ahead",
+    "cache_folder",
+    "keep_programs",
+    "on_device",
+    "prune",
+    "quick",
+    "rounded_up",
+    "user_folder",
+]
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -42,7 +53,7 @@ def quick(function: Function) -> Function:
     times as long to compile as for the host, and its arrays are quickly there and back. Inside another program the
     function is part of that one.
     """
-    compiled = functools.cache(lambda: eqx.filter_jit(function, compiler_options=_options()))
+    compiled = functools.cache(lambda: eqx.filter_jit(function, **{"compiler_options": _options()}))  # pyright: ignore
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -66,6 +77,15 @@ def _host() -> Any:
         return jax.devices("cpu")[0]
     except RuntimeError:
         return None
+
+
+def on_device(tree: Any) -> Any:
+    """The tree with its arrays where long programs run: they travel once, and not with every call."""
+    device = jax.config.values["jax_default_device"] or jax.devices()[0]
+    if device == _host():
+        return tree
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, device), rest)
 
 
 def _options() -> dict[str, Any]:
@@ -112,11 +132,19 @@ def cache_folder() -> Path | None:
 
     One folder for each version of JAX and each kind of processor: machine code of another one may crash.
     """
+    root = user_folder()
+    return None if root is None else root / f"jax-{jax.__version__}-{_processor()}"
+
+
+def user_folder() -> Path | None:
+    """The folder for all that is kept between processes; None where that is switched off or the user has no home."""
     given = os.environ.get(SWITCH)
     if given is not None and given.lower() in _OFF:
         return None
-    root = Path(given).expanduser() if given is not None else _user_cache() / "tempering"
-    return root / f"jax-{jax.__version__}-{_processor()}"
+    try:
+        return Path(given).expanduser() if given is not None else _user_cache() / "tempering"
+    except RuntimeError:
+        return None
 
 
 def _user_cache() -> Path:
@@ -149,14 +177,14 @@ def keep_programs() -> Path | None:
     if _is_kept() or not jax.config.values["jax_enable_compilation_cache"]:
         return None
     try:
-        folder = cache_folder()  # a user without a home has none
+        folder = cache_folder()
         if folder is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
         prune(folder.parent)
         if not os.access(folder, os.R_OK | os.X_OK):
             return None
-    except (OSError, RuntimeError):
+    except OSError:
         return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
     # The hundreds of small programs too: read back, they save half of what a fit costs before it trains.

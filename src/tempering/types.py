@@ -41,7 +41,7 @@ class Event:
     """One line of progress: what a long computation is doing now.
 
     `done` and `total` count the stage's own units (steps, samples, training steps). `evaluations` is what the ledger
-    holds, `planned` what the whole run is going to spend.
+    holds, `planned` what the whole run is going to spend. `seconds_left` is known where a like run was made before.
     """
 
     stage: str
@@ -55,6 +55,7 @@ class Event:
     ess_fraction: float | None = None
     acceptance: float | None = None
     loss: float | None = None
+    seconds_left: float | None = None
 
 
 OnEvent = Callable[[Event], None]

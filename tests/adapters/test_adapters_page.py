@@ -62,7 +62,7 @@ def test_the_page_has_an_example_of_each():
 
 def test_a_tree_of_parameters(run_block, tmp_path):
     names, printed = run_block(0)
-    assert "(1000,)" in printed and "(1, 1000)" in printed
+    assert "(1000,)" in printed and "(4, 250)" in printed
     sampler, log_density = names["sampler"], names["log_density"]
     draws, log_weights = sampler.sample_weighted(16)
     assert np.all(draws["noise"] > 0) and np.all(np.isfinite(log_weights))

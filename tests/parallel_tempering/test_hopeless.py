@@ -131,7 +131,9 @@ def test_the_pilot_keeps_a_heavy_tail():
 
 def test_a_fit_stops_before_its_budget_is_gone(monkeypatch):
     ledgers = []
-    monkeypatch.setattr("tempering.api.Ledger", lambda budget: ledgers.append(Ledger(budget)) or ledgers[-1])
+    monkeypatch.setattr(
+        "tempering.api.Ledger", lambda budget, **how: ledgers.append(Ledger(budget, **how)) or ledgers[-1]
+    )
     function, message = HOPELESS["energy"]
     with pytest.raises(DensityError, match=message):
         tp.fit(function, dim=DIM, budget=20_000, progress=False)

@@ -9,6 +9,7 @@ import pytest
 from filelock import FileLock
 
 import tempering as tp
+from tempering.cli import main
 from tempering.errors import RunFolderError, SettingsError
 from tempering.lab.report import compare_lines, compare_page, compare_runs, make_report
 from tempering.lab.report.contents import read_contents
@@ -110,6 +111,14 @@ def test_runs_are_compared(own, a_copy, tmp_path):
         compare_runs([own])
     with pytest.raises(SettingsError, match="given twice"):
         compare_runs([own, own])
+
+
+def test_the_command_compares(own, a_copy, tmp_path, capsys):
+    page = tmp_path / "both.html"
+    assert main(["compare", str(own), str(a_copy()), "-o", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "verdict" in out and "gain" in out and str(page) in out and page.exists()
+    assert main(["compare", str(own)]) == 2 and "two folders or more" in capsys.readouterr().err
 
 
 def test_unlike_runs_are_compared_as_far_as_they_go(own, plane_run):

@@ -3,15 +3,16 @@
 from hypothesis import strategies as st
 
 from support.bad_input import words
+from tempering.cli.options import whole
 from tempering.lab.presets import PRESETS
 
 __all__ = ["bad_commands"]
 
 
 def _is_whole(text: str) -> bool:
-    """Whether the text is a number of something, as `1` is a seed."""
+    """Whether the text is a number of something, as `1` and `1e3` are seeds."""
     try:
-        int(text)
+        whole(text)
     except ValueError:
         return False
     return True
@@ -59,7 +60,8 @@ bad_commands = st.one_of(
     st.tuples(
         options,
         st.one_of(
-            st.floats(allow_nan=True).map(str), words.filter(lambda text: "\0" not in text and not _is_whole(text))
+            st.floats(allow_nan=True).map(str).filter(lambda text: not _is_whole(text)),
+            words.filter(lambda text: "\0" not in text and not _is_whole(text)),
         ),
     ).map(lambda option: ["run", "mog40", "--out", "new", f"{option[0]}={option[1]}"]),
     bad_changes.map(lambda change: ["run", "mog40", "--out", "new", "--set", change]),

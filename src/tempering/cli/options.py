@@ -70,6 +70,9 @@ _path = partial(_option, type=Path)
 _whole = partial(_option, type=whole, metavar="N")
 _FOLDER = _path("folder", values="folder", help="the run's folder")
 _QUIET = _flag("--quiet", help="show nothing but the result")
+_TIME_LIMIT = _option(
+    "--time-limit", type=float, metavar="SECONDS", help="end the fit after so long, in the best sampler so far"
+)
 _METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted")
 _MODEL_HELP = (
     "a name of `tempering list`; or your own model: file.py:name or module:name, a .stan file, or a folder with "
@@ -96,6 +99,7 @@ COMMANDS: dict[str, Command] = {
             _path("--out", values="folder", help="a new folder for the run; needed unless --dry-run"),
             _whole("--seed", help="everything random follows from it"),
             _whole("--budget", help="the most evaluations to spend, such as 1e5"),
+            _TIME_LIMIT,
             _option("--method", values=_METHODS, help=f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]}; of an own model"),
             _whole("--dim", help="the dimension of a point, where an own model is a function of one"),
             _path("--data", values="file", help="the data of an own model: .npz with named arrays, or .json"),
@@ -117,7 +121,7 @@ COMMANDS: dict[str, Command] = {
     "resume": Command(
         "running:resume",
         "Go on with a run that was stopped, or spend more evaluations on a finished one.",
-        (_FOLDER, _whole("--budget", help="evaluations to spend on top of a finished run"), _QUIET),
+        (_FOLDER, _whole("--budget", help="evaluations to spend on top of a finished run"), _TIME_LIMIT, _QUIET),
     ),
     "watch": Command(
         "watching:watch",

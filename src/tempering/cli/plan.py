@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tempering.methods.budget import default_budget
 from tempering.methods.registry import title_of
 from tempering.methods.stage_plan import StagePlan
+from tempering.runs.forecast import Kind, expected_seconds
 from tempering.runs.ledger import stage_name
 from tempering.runs.progress import duration_text
 
@@ -33,20 +35,24 @@ def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[st
     ]
     if config.settings.is_sized_by_budget and config.budget is not None:
         lines.append(f"budget   {config.budget:,} evaluations, never exceeded")
-    has_seconds = any(stage.seconds is not None for stage in stages)
     total = sum(stage.evaluations for stage in stages)
     rows = [(_WORDS.get(stage.stage, stage_name(stage.stage)), stage) for stage in stages]
     width = max(len(words) for words, _ in rows)
-    head = f"{'stage':<{width}}  {'evaluations':>20}"
-    lines += ["", head + (f"  {'time':>12}" if has_seconds else "")]
+    lines += [f"time     {_time(config, target)}", "", f"{'stage':<{width}}  {'evaluations':>20}"]
     for words, stage in rows:
         sense = "" if stage.sense == "exactly" else f"{stage.sense} "
-        line = f"{words:<{width}}  {sense + format(stage.evaluations, ','):>20}"
-        seconds = "" if stage.seconds is None else duration_text(stage.seconds)
-        lines.append(line + (f"  {seconds:>12}" if has_seconds else ""))
+        lines.append(f"{words:<{width}}  {sense + format(stage.evaluations, ','):>20}")
     is_exact = all(stage.sense == "exactly" for stage in stages)
     whole = f"{'' if is_exact else 'at most '}{total:,}"
-    seconds = sum(stage.seconds or 0.0 for stage in stages)
-    lines.append(f"{'all':<{width}}  {whole:>20}" + (f"  {duration_text(seconds):>12}" if has_seconds else ""))
+    lines.append(f"{'all':<{width}}  {whole:>20}")
     lines += ["", "`--json` prints the plan and the whole configuration. Nothing was written."]
     return lines
+
+
+def _time(config: Any, target: Any) -> str:
+    """How long the run will take, if a like one was made on this machine."""
+    budget = config.budget or default_budget(target.dim)
+    expected = expected_seconds(Kind.of(config.method, target.dim, budget, config.settings))
+    if expected is None:
+        return "not known: no like run was made on this machine"
+    return f"about {duration_text(sum(expected.values()))}, as a like run on this machine took"

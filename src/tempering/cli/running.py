@@ -7,7 +7,7 @@ from typing import Any
 from tempering.errors import RunFolderError, SettingsError
 from tempering.lab.catalogue import read, unknown_preset
 from tempering.lab.model_files import is_model
-from tempering.settings import require_count
+from tempering.settings import require_count, require_positive
 
 __all__ = ["evaluate", "resume", "run"]
 
@@ -19,6 +19,7 @@ def run(
     out: Path | None,
     seed: int | None,
     budget: int | None,
+    time_limit: float | None,
     set: list[str],
     dry_run: bool,
     json: bool,
@@ -26,6 +27,8 @@ def run(
     **own: Any,
 ) -> None:
     """Fit a preset or a model of one's own, judge it and write its report."""
+    if time_limit is not None:
+        require_positive("--time-limit", time_limit)
     if json and not dry_run:
         raise SettingsError("--json is for --dry-run; the result of a run is in its folder, in result.json")
     given = [f"{name}={value}" for name, value in (("seed", seed), ("budget", budget)) if value is not None]
@@ -46,14 +49,14 @@ def run(
 
     try:
         with choose_display(quiet=quiet, name=config.name) as on_event:
-            result = carry_out(config, out, on_event, target=target)
+            result = carry_out(config, out, on_event, target=target, time_limit=time_limit)
     except KeyboardInterrupt:
         _say_how_to_resume(out)
         raise
     _finish(out, result)
 
 
-def resume(folder: Path, budget: int | None, quiet: bool) -> None:
+def resume(folder: Path, budget: int | None, time_limit: float | None, quiet: bool) -> None:
     """Go on with a run that was stopped; with --budget, also spend so many evaluations more on a finished one."""
     from tempering.lab.run import improve_folder
     from tempering.lab.run import resume as go_on
@@ -62,9 +65,11 @@ def resume(folder: Path, budget: int | None, quiet: bool) -> None:
     _enable_cache()
     if budget is not None:
         require_count("--budget", budget)
+    if time_limit is not None:
+        require_positive("--time-limit", time_limit)
     try:
         with choose_display(quiet=quiet) as on_event:
-            result = go_on(folder, on_event)
+            result = go_on(folder, on_event, time_limit=time_limit)
             result = result if budget is None else improve_folder(folder, budget, on_event)
     except KeyboardInterrupt:
         _say_how_to_resume(folder)

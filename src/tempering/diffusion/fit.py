@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tempering.compilation import quick
+from tempering.compilation import on_device, quick
 from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
 from tempering.diffusion.precondition import Denoiser
@@ -287,7 +287,7 @@ def _begin(params: Any, num_models: int) -> _Fit:
 
 def _prepared(
     keys: Keys, networks: Any, data: Dataset, training: Training, num_steps: int
-) -> tuple[_Fit, Any, tuple[_Picks, _Picks], _Rule]:
+) -> tuple[_Fit, Any, Dataset, tuple[_Picks, _Picks], _Rule]:
     """What a block of training starts from."""
     parts = _parts(data, max(2, round(1 / training.validation_fraction)))
     params, frozen = eqx.partition(networks, eqx.is_inexact_array)
@@ -301,12 +301,12 @@ def _prepared(
         training.batch_size,
         training.check_every,
     )
-    return _begin(params, keys.shape[0]), frozen, parts, rule
+    return *on_device((_begin(params, keys.shape[0]), frozen, data, parts)), rule
 
 
 def compile_training(keys: Keys, networks: Any, data: Dataset, training: Training) -> None:
     """Compile what `fit_networks` runs for arguments of these shapes."""
-    fit, frozen, parts, rule = _prepared(keys, networks, data, training, 1)
+    fit, frozen, data, parts, rule = _prepared(keys, networks, data, training, 1)
     _train_block.lower(keys, fit, frozen, data, parts, rule).compile()
 
 
@@ -333,7 +333,7 @@ def fit_networks(
     Returns:
         The networks with their averaged weights, the last or the best on the held-out part, and how it went.
     """
-    fit, frozen, parts, rule = _prepared(keys, networks, data, training, num_steps)
+    fit, frozen, data, parts, rule = _prepared(keys, networks, data, training, num_steps)
     train_loss = last_loss = jnp.full((keys.shape[0],), jnp.nan, jnp.float32)
     done = 0
     while done < num_steps:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.compilation import user_folder
 from tempering.errors import RunFolderError, SettingsError
 from tempering.lab.presets import PRESETS
 from tempering.lab.reference_making import (
@@ -79,7 +80,7 @@ def reference_folder(name: str | TargetConfig) -> Path:
     config = reference_target(name)
     user = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tempering"
     arguments = (f"{key}-{value}" for key, value in sorted(config.arguments.items()) if key != _EITHER_HAND)
-    return Path(os.environ.get("TEMPERING_CACHE", user)) / "reference" / "-".join((config.name, *arguments))
+    return (user_folder() or user) / "reference" / "-".join((config.name, *arguments))
 
 
 def load_reference(name: str | TargetConfig, num: int) -> Reference | None:

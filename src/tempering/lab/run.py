@@ -18,11 +18,13 @@ from tempering.lab.extrapolation import WAYS
 from tempering.lab.own_models import evaluating, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
-from tempering.methods.budget import check_budget, forecast
+from tempering.methods.budget import check_budget, default_budget, forecast
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
+from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
+from tempering.runs.forecast import Kind, expected_seconds, remember, with_time_left
 from tempering.runs.ledger import Ledger
 from tempering.runs.progress import noted
 from tempering.runs.storage import as_path, read_json, write_arrays, write_json
@@ -42,22 +44,28 @@ _METRICS_KEY = 1_000_000
 
 
 def run(
-    config: RunConfig, folder: str | Path, on_event: OnEvent = ignore_event, *, target: Target | None = None
+    config: RunConfig,
+    folder: str | Path,
+    on_event: OnEvent = ignore_event,
+    *,
+    target: Target | None = None,
+    time_limit: float | None = None,
 ) -> dict[str, Any]:
     """Carry out `config` in a new folder; returns the content of result.json.
 
     Args:
         target: that of the configuration, where it was made before.
+        time_limit: seconds after which the fit should end; judging comes on top.
     """
     target = target_of(config) if target is None else target
     forecast(config.settings, target.dim, config.budget)  # refuses a ladder that nothing can be planned for
     check_budget(config.settings, target, config.budget)
     with RunFolder.create(folder, config) as opened:
         with noted(opened.path, on_event) as observe:
-            return _carry_out(opened, target, observe)
+            return _carry_out(opened, target, observe, time_limit)
 
 
-def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+def resume(folder: str | Path, on_event: OnEvent = ignore_event, *, time_limit: float | None = None) -> dict[str, Any]:
     """Go on with a folder from its last finished part; a finished run is returned as it is."""
     with RunFolder.open(folder) as opened:
         if (opened.path / "result.json").exists():
@@ -66,7 +74,7 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event) -> dict[str, An
         opened.log({"event": "resume"})
         opened.mend()
         with noted(opened.path, on_event) as observe:
-            return _carry_out(opened, target, observe)
+            return _carry_out(opened, target, observe, time_limit)
 
 
 def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_event) -> dict[str, Any]:
@@ -123,24 +131,28 @@ def evaluate_folder(
 
 
 @collected_seldom()
-def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent) -> dict[str, Any]:
+def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent, time_limit: float | None = None) -> dict[str, Any]:
     config = folder.config
     if has_sampler(folder.path):
         sampler = load_sampler(folder.path, target)
     else:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
-        watch = Stopwatch(folder)
+        watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
+        kind = Kind.of(config.method, target.dim, budget, config.settings)
+        observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
         with evaluating(config, target):
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),
                 config.settings,
-                ledger=Ledger(config.budget),
+                ledger=Ledger(config.budget, clock=Clock(time_limit)),
                 store=folder,
-                on_event=watching(watch.observe, logged(), on_event),
+                on_event=watching(watch.observe, observed),
                 **ways,
             )
         sampler.seconds = watch.stop()
+        if time_limit is None:
+            remember(kind, sampler.seconds)
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
     return _judge(folder, sampler, config.metrics, on_event)

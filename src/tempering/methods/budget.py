@@ -43,7 +43,8 @@ _LEAST_CHAINS, _MOST_CHAINS, _LEAST_STEPS = 6, 16, 24
 _FINAL_SHARE, _MOST_FINAL = 0.05, 2000
 _LAST_SHARE = 3.0 / 7.0
 _WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
-_LEAST_SAMPLES = 500
+_LEAST_SAMPLES, FEWEST_SAMPLES = 500, 50
+"""Of a level: denoisers trained on fewer are of little use; and on fewer still, of none."""
 _MOST_LEVELS = 64
 """The most levels of an adaptive ladder without a budget that ends it sooner."""
 
@@ -136,7 +137,9 @@ def num_final_draws(settings: MethodSettings, budget: int) -> int:
     return max(100, min(_MOST_FINAL, int(_FINAL_SHARE * budget))) if settings.num_final_draws > 0 else 0
 
 
-def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> Settings:
+def sized(
+    settings: Settings, dim: int, num_levels: int, budget: int, kernel, *, least: int = _LEAST_SAMPLES
+) -> Settings:
     """The settings with sizes that spend the budget on a ladder of that length.
 
     PTSD gives `initial_share` to the initial PT, four sevenths of the rest to the levels on the way, and what is left
@@ -145,6 +148,7 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
     Args:
         budget: what is left of it after the pilot.
         kernel: the Markov kernel, for what a step costs.
+        least: samples of a level.
 
     Raises:
         BudgetError: if the budget is too small for a ladder of this length.
@@ -153,7 +157,7 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
     left, cost = budget - num_final, kernel.evaluations_per_step
     if not isinstance(settings, PTSDSettings):
         initial, size = _initial(left // cost, num_levels, 1500 + 200 * dim, settings.initial)
-        _check(size, budget, num_levels)
+        _check(size, budget, num_levels, least)
         return dataclasses.replace(settings, initial=initial, buffer_size=size, num_final_draws=num_final)
     num_between = max(0, num_levels - 3)
     rest = 1.0 - settings.initial_share if num_levels > 2 else 0.0
@@ -161,7 +165,7 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
     initial, size = _initial(int((1.0 - rest) * left) // cost, 2, 1500 + 200 * dim, settings.initial)
     between = int(share * left) if num_between else size
     spent = 2 * initial.num_chains * (1 + initial.num_steps * cost) + num_between * between
-    _check(min(size, between, left - spent) if num_levels > 2 else size, budget, num_levels)
+    _check(min(size, between, left - spent) if num_levels > 2 else size, budget, num_levels, least)
     ladder = settings.ladder
     return dataclasses.replace(
         settings,
@@ -174,8 +178,14 @@ def sized(settings: Settings, dim: int, num_levels: int, budget: int, kernel) ->
     )
 
 
-def sized_if_possible(settings: Settings, dim: int, num_levels: int, budget: int, kernel) -> tuple[Settings, int]:
+def sized_if_possible(
+    settings: Settings, dim: int, num_levels: int, budget: int, kernel, *, is_begun: bool = False
+) -> tuple[Settings, int]:
     """As `sized`, with fewer levels where the budget is too small for so many and levels are found on the way.
+
+    Args:
+        is_begun: evaluations were spent on a search that led nowhere: levels of few samples, with the verdict that
+            they deserve, are better than an error.
 
     Returns:
         The settings, and the number of levels.
@@ -184,15 +194,14 @@ def sized_if_possible(settings: Settings, dim: int, num_levels: int, budget: int
         with contextlib.suppress(BudgetError):
             return sized(settings, dim, num, budget, kernel), num
     num = min(3, num_levels) if is_adaptive(settings) else num_levels
-    return sized(settings, dim, num, budget, kernel), num
+    return sized(settings, dim, num, budget, kernel, least=FEWEST_SAMPLES if is_begun else _LEAST_SAMPLES), num
 
 
-def _check(buffer_size: int, budget: int, num_levels: int) -> None:
-    # Denoisers trained on fewer are of no use.
-    if buffer_size < _LEAST_SAMPLES:
+def _check(buffer_size: int, budget: int, num_levels: int, least: int) -> None:
+    if buffer_size < least:
         raise BudgetError(
             f"a budget of {budget:,} evaluations leaves {buffer_size} samples for each of {num_levels} levels, fewer "
-            f"than the {_LEAST_SAMPLES} a denoiser needs; raise the budget or give a shorter `ladder=`"
+            f"than the {least} a denoiser needs; raise the budget or give a shorter `ladder=`"
         )
 
 

@@ -12,7 +12,7 @@ from tempering.atlas.judge import GOOD_SHARE
 from tempering.atlas.mixture import StudentMixture, joined
 from tempering.kernels import Kernel
 from tempering.methods.atlas import Found
-from tempering.methods.budget import num_final_draws, sized
+from tempering.methods.budget import FEWEST_SAMPLES, num_final_draws, sized
 from tempering.parallel_tempering import ladder
 from tempering.parallel_tempering.initial import StartFn, planned_evaluations
 from tempering.settings import MethodSettings
@@ -57,7 +57,7 @@ def way_from(found: Found, settings: Settings, target: Target, left: int, kernel
     else:
         # A level keeps three tenths: so many steps lead from the share of the reference to the whole.
         num_levels = 2 + max(1, int(np.ceil(np.log(found.share) / np.log(ladder.KEPT_SHARE))))
-        settings = sized(settings, target.dim, num_levels, left, kernel)
+        settings = sized(settings, target.dim, num_levels, left, kernel, least=FEWEST_SAMPLES)
         num = planned_evaluations(settings.initial, 2, kernel)
         settings = dataclasses.replace(settings, buffer_size=num + before)
     return settings, Way(temperatures, num, joined([found.before, found.reference], [before, num]))

@@ -133,7 +133,8 @@ def prepare(
     num_kept = NUM_JUDGED if found is not None and budget // each > _LARGE * NUM_JUDGED else 0
     if settings.is_sized_by_budget:
         left = (budget - ledger.total) // each - num_kept
-        settings, num = sized_if_possible(settings, target.dim, len(prepared.temperatures), left, kernel)
+        num_levels, is_begun = len(prepared.temperatures), found is not None
+        settings, num = sized_if_possible(settings, target.dim, num_levels, left, kernel, is_begun=is_begun)
         if num < len(prepared.temperatures):
             hottest = prepared.temperatures[0]
             ladder = temperatures_of(dataclasses.replace(ladder, num_levels=num), dim=target.dim, hottest=hottest)

@@ -29,13 +29,11 @@ class StagePlan:
         stage: as the ledger names it.
         evaluations: that it will spend.
         sense: how these are meant.
-        seconds: that it will take; None where nothing was measured that says so.
     """
 
     stage: str
     evaluations: int
     sense: Literal["exactly", "about", "at most"]
-    seconds: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""

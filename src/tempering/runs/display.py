@@ -4,7 +4,9 @@ Consumes `tempering.types.Event`s, produces text on a stream. A display never ra
 """
 
 import math
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +24,7 @@ __all__ = ["choose_display", "duration_text", "event_line", "plain_lines"]
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines of the same stage."""
 _DASH = "–"
+_COMPILER = os.path.join("jax", "_src", "compiler.py")
 _READINGS = (("ESS", "ess_fraction", "{:.3f}"), ("acceptance", "acceptance", "{:.2f}"), ("loss", "loss", "{:.4f}"))
 
 
@@ -105,6 +108,16 @@ def event_line(event: Event, elapsed: float) -> str:
     return "  ".join(parts + [f"{title} {form.format(value)}" for title, value, form in readings if value is not None])
 
 
+def _is_compiling() -> bool:
+    """Whether JAX's compiler is at work for the main thread: it is the only one to know, and its stack shows it."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_COMPILER):
+            return True
+        frame = frame.f_back
+    return False
+
+
 class _Count(ProgressColumn):
     """How much is done, and of a stage how long the rest will take, from its rate."""
 
@@ -123,7 +136,7 @@ class _Live(Progress):
 
     def __init__(self, name: str, console: Console):
         self._name, self._readings, self._clock = name, {}, console.get_time
-        self._begun = self._level_begun = self._clock()
+        self._begun = self._level_begun = self._told = self._clock()
         self._event: Event | None = None
         super().__init__(
             TextColumn("{task.description}", markup=False),
@@ -140,7 +153,7 @@ class _Live(Progress):
     def observe(self, event: Event) -> None:
         """Take note of one event."""
         with suppress(Exception):
-            last, self._event = self._event or event, event
+            last, self._event, self._told = self._event or event, event, self._clock()
             kept = self._readings
             if event.level != last.level:
                 kept, self._level_begun = {}, self._clock()  # readings of another level would mislead
@@ -163,12 +176,16 @@ class _Live(Progress):
         """What is shown; called from the display's own thread."""
         event, tasks, now = self._event, self.tasks, self._clock()
         left = _left(tasks[0], now - self._level_begun) if tasks else _DASH
+        if event is not None and event.seconds_left is not None:
+            since = now - self._told
+            left = f"~{duration_text(event.seconds_left - since)}" if event.seconds_left > since else _DASH
         times = f"   elapsed {duration_text(now - self._begun)}   left {left}"
         yield Text.assemble((self._name, "bold"), (times, "dim"))
         if event is None:
             yield Text("starting", style="dim")
             return
-        yield Text("   ".join(_place_text(event, self._readings.get("temperature"))))
+        place = "   ".join(_place_text(event, self._readings.get("temperature")))
+        yield Text.assemble(place, ("   compiling" if _is_compiling() else "", "dim"))
         yield self.make_tasks_table(tasks)
         known = ((title, self._readings.get(name), form) for title, name, form in _READINGS)
         yield Text("   ".join(f"{title} {_DASH if x is None else form.format(x)}" for title, x, form in known))

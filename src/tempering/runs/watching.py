@@ -15,6 +15,7 @@ from typing import Any
 
 from tempering.errors import SettingsError
 from tempering.runs.display import choose_display, event_line
+from tempering.runs.forecast import with_time_left
 from tempering.runs.progress import noted, read_entries
 from tempering.runs.storage import write_bytes
 from tempering.types import Event, OnEvent, ignore_event
@@ -82,6 +83,11 @@ class Stopwatch:
         if is_new and not is_over:
             self._change(event.stage)
 
+    def so_far(self) -> dict[str, float]:
+        """Seconds by stage, with those of the stage that goes on."""
+        going_on = self._open + self._clock() - self._last
+        return {**self.seconds, self._stage: self.seconds.get(self._stage, 0.0) + going_on}
+
     def stop(self) -> dict[str, float]:
         """End the last stage; seconds by stage."""
         now = self._clock()
@@ -99,20 +105,24 @@ class Stopwatch:
 
 
 @contextmanager
-def followed(progress: bool, callback: OnEvent | None, store: Any = None) -> Iterator[tuple[OnEvent, Stopwatch]]:
+def followed(
+    progress: bool, callback: OnEvent | None, store: Any = None, expected: dict[str, float] | None = None
+) -> Iterator[tuple[OnEvent, Stopwatch]]:
     """One observer that hands every event to clock, display, logger and callback; and that clock.
 
     Args:
         progress: whether to show a display.
         callback: the user's; what it raises ends the run, which can be resumed where it has a folder.
         store: of the run, for the clock.
+        expected: seconds by stage of a like run.
     """
     watch, path = Stopwatch(store), getattr(store, "path", None)
     with (
         choose_display(quiet=not progress) as shown,
         nullcontext(shown) if path is None else noted(path, shown) as told,
     ):
-        yield watching(watch.observe, told, logged(), callback or ignore_event), watch
+        others = with_time_left(expected, watch.so_far, watching(told, logged(), callback or ignore_event))
+        yield watching(watch.observe, others), watch
 
 
 def watching(*observers: OnEvent) -> OnEvent:

@@ -11,8 +11,10 @@ import numpy as np
 
 from tempering.errors import RunFolderError, SettingsError
 from tempering.runs.storage import as_path, read_json, write_json
+from tempering.runs.words import with_error
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.diagnosis.comparison import compare_draws, drawn_to_compare, log_z_agreement
+from tempering.sampler.html import html_of
 from tempering.sampler.sampler import Sampler
 from tempering.settings import require_count, require_seed
 from tempering.weights.log_z import pooled_log_z
@@ -48,7 +50,7 @@ def folder_of(folder: str | Path, seed: int) -> Path:
     return as_path(folder, "out") / f"seed-{seed}"
 
 
-@dataclass
+@dataclass(repr=False)
 class Samplers:
     """Samplers of one density by seed. Draws are of all of them in turn, so that each has its share.
 
@@ -66,6 +68,18 @@ class Samplers:
         dims = sorted({sampler.dim for sampler in self.members})
         if len(dims) > 1:
             raise SettingsError(f"the samplers have {dims} dimensions; give samplers of one density")
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(
+            f"{seed}: {own.diagnose().status}" for seed, own in zip(self.seeds, self.members, strict=True)
+        )
+        rows = [("verdicts", f"by seed, {verdicts}"), ("log Z", _shown(self.log_z, self.log_z_error))]
+        rows.append(("cost", f"{self.evaluations:,} evaluations"))
+        return "\n".join([f"{len(self)} samplers of {self.dim} dimensions", *(f"  {a:<9} {b}" for a, b in rows)])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every member in turn."""
+        return "".join(f"<p>seed {s}</p>{html_of(own)}" for s, own in zip(self.seeds, self.members, strict=True))
 
     def __len__(self) -> int:
         return len(self.members)
@@ -218,7 +232,7 @@ def seeds_in(folder: Path) -> tuple[int, ...] | None:
 
 
 def _shown(log_z: float | None, error: float | None) -> str:
-    return "-" if log_z is None else f"{log_z:.3f}" + ("" if error is None else f" ± {error:.3f}")
+    return "-" if log_z is None else with_error(log_z, error)
 
 
 def _interleaved(parts: list[Any]) -> Any:

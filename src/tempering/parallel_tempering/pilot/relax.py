@@ -14,7 +14,7 @@ from tempering.parallel_tempering.run import start
 from tempering.parallel_tempering.state import TemperingState
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target
-from tempering.targets.cost import has_gradient, spend
+from tempering.targets.cost import has_gradient, points_per_gradient, spend
 from tempering.types import Array, Bool, Float, Int, Key
 
 __all__ = ["NUM_STEPS", "climb", "is_steep", "settled", "substitutes"]
@@ -45,10 +45,15 @@ def settled(
     ledger: Ledger,
     stage: str,
 ) -> tuple[TemperingState, int]:
-    """As `run.start`; points that stand in walls are moved out of them first, for 101 evaluations more each."""
+    """As `run.start`; points that stand in walls are moved out of them first, for 101 evaluations more each.
+
+    They stay where they are if that would take more than half of what is left of the budget.
+    """
     state, num_replaced = start(key, target, kernel, positions, betas, ledger, stage)
     num_levels, num_chains, dim = positions.shape
-    if not (has_gradient(target) and is_steep(state.chain.log_density_grad)):
+    cost = num_levels * num_chains * (NUM_STEPS + 1) * points_per_gradient(target)
+    is_affordable = ledger.budget is None or 2 * cost <= ledger.budget - ledger.total
+    if not (is_affordable and has_gradient(target) and is_steep(state.chain.log_density_grad)):
         return state, num_replaced
     moved = climb(target, state.chain.position.reshape((-1, dim)), ledger, stage)
     state, num_replaced = start(key, target, kernel, moved.reshape(positions.shape), betas, ledger, stage)

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from tempering.errors import SettingsError
+from tempering.runs.words import with_error
 from tempering.sampler.diagnosis.coverage import hidden_mass, is_beyond_chance
 from tempering.sampler.diagnosis.thresholds import FALSE_ALARMS, FEW_TO_COMPARE, HIDDEN_FROM_OTHER
 from tempering.sampler.diagnosis.verdict import Finding
@@ -27,7 +28,7 @@ def log_z_agreement(name: str, first: tuple, second: tuple, status: str, advice:
     """Whether two estimates (log Z, standard error) agree within four standard errors, or within 0.05."""
     difference = abs(first[0] - second[0])
     error = float(np.hypot(first[1], second[1]))
-    measured = f"log Z {first[0]:.3f} ± {first[1]:.3f} and {second[0]:.3f} ± {second[1]:.3f}"
+    measured = f"log Z {with_error(*first)} and {with_error(*second)}"
     if difference <= max(4.0 * error, 0.05):
         return Finding(name, "good", measured, "two estimates of log Z agree")
     return Finding(name, status, measured, f"they differ by {difference:.2f}: mass is missing from one of them", advice)
