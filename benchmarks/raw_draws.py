@@ -54,9 +54,12 @@ def row_of(folder: Path, num: int, num_sets: int, solvers) -> dict:
     exact = [energies(target, target.sample(jax.random.key(20_000 + i), num)) for i in range(num_sets)]
     floor = {name: statistics.fmean(metric(e, reference) for e in exact) for name, metric in METRICS.items()}
     rows = []
-    for solver, num_steps in solvers:
+    for solver, num_steps, *churn in solvers:
         sampler.sampling = dataclasses.replace(
-            sampler.sampling, raw_solver=None if solver == sampler.sampling.solver else solver, raw_num_steps=num_steps
+            sampler.sampling,
+            raw_solver=None if solver == sampler.sampling.solver else solver,
+            raw_num_steps=num_steps,
+            churn=float(churn[0]) if churn else 40.0,
         )
         sampler.sample(num, seed=0)  # compiles
         begun = time.perf_counter()
@@ -64,9 +67,16 @@ def row_of(folder: Path, num: int, num_sets: int, solvers) -> dict:
         seconds = (time.perf_counter() - begun) / num_sets
         figures = {name: statistics.fmean(metric(e, reference) for e in found) for name, metric in METRICS.items()}
         floors = {f"{name}_floors": figures[name] / floor[name] for name in METRICS}
-        rows.append({"solver": solver, "num_steps": num_steps, "seconds": round(seconds, 3), **figures, **floors})
+        how = {"solver": solver, "num_steps": num_steps, "churn": sampler.sampling.churn if solver == "churn" else None}
+        rows.append({**how, "seconds": round(seconds, 3), **figures, **floors})
         print(json.dumps({"run": folder.name, **rows[-1]}), flush=True)
     return {"run": folder.name, "floor": floor, "rows": rows}
+
+
+def read(word: str) -> tuple:
+    """solver:steps, or solver:steps:churn."""
+    solver, *numbers = word.split(":")
+    return solver, *map(int, numbers)
 
 
 def main() -> None:
@@ -74,10 +84,10 @@ def main() -> None:
     options.add_argument("folders", nargs="+", type=Path, help="run folders of presets with exact samples")
     options.add_argument("--num", type=int, default=10_000)
     options.add_argument("--sets", type=int, default=5)
-    options.add_argument("--solvers", nargs="*", default=None, help="such as heun:32 churn:64")
+    options.add_argument("--solvers", nargs="*", default=None, help="such as heun:32 churn:64 churn:64:20")
     options.add_argument("--out", type=Path, default=None)
     given = options.parse_args()
-    solvers = SOLVERS if not given.solvers else [(s.split(":")[0], int(s.split(":")[1])) for s in given.solvers]
+    solvers = SOLVERS if not given.solvers else [read(word) for word in given.solvers]
     cases = [row_of(folder, given.num, given.sets, solvers) for folder in given.folders]
     if given.out is not None:
         record = {
