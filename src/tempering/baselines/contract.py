@@ -6,7 +6,7 @@ evaluations before every block of steps, keeps checkpoints and reports progress,
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from tempering.targets.base import Target
 from tempering.types import Array, Float, Key, Keys
 
-__all__ = ["Baseline", "Cost", "Info", "State", "row_keys"]
+__all__ = ["Baseline", "Cost", "Drawn", "Info", "State", "row_keys"]
 
 Info = dict[str, Float[Array, ""]]
 """Numbers of one step by name. `loss` is always there; the trainer reports means over a block."""
@@ -51,6 +51,14 @@ class Cost:
     def in_points(self, per_gradient: int) -> int:
         """Points in all, where a value with its gradient takes `per_gradient` of them (`points_per_gradient`)."""
         return (self.points - self.value_only) * per_gradient + self.value_only
+
+
+class Drawn(NamedTuple):
+    """Weighted draws: places, log weights, and the target's log density there."""
+
+    position: Float[Array, "num dim"]
+    log_weight: Float[Array, " num"]
+    log_density: Float[Array, " num"]
 
 
 class State(Protocol):
@@ -109,9 +117,7 @@ class Baseline(ABC):
         del settings, dim
         return Cost()
 
-    def draw_weighted(
-        self, keys: Keys, model: Any, target: Target, settings: Any
-    ) -> tuple[Float[Array, "num dim"], Float[Array, " num"]]:
+    def draw_weighted(self, keys: Keys, model: Any, target: Target, settings: Any) -> Drawn:
         """The draws of `draw`, with log weights. Costs `weigh_cost` a draw. Only where `has_weights`."""
         raise NotImplementedError(f"{self.title} has no weights")
 
