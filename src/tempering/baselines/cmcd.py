@@ -22,10 +22,9 @@ from jax.scipy.stats import norm
 from tempering.baselines.control import Control
 from tempering.baselines.controlled import Controlled
 from tempering.baselines.paths import Look, look_twice
-from tempering.errors import SettingsError
-from tempering.settings.controlled import CMCDSettings, ControlledSettings
+from tempering.baselines.refusals import require_jax
+from tempering.settings import CMCDSettings
 from tempering.targets.base import Target
-from tempering.targets.cost import is_black_box
 from tempering.types import Array, Float, Int, Key
 
 __all__ = ["CMCD", "CMCDProcess", "sigmas_of"]
@@ -49,15 +48,15 @@ class CMCDProcess(eqx.Module):
     raw_factor: Float[Array, ""]
     num_steps: int = eqx.field(static=True)
     dim: int = eqx.field(static=True)
-    start_scale: float = eqx.field(static=True)
-    sigma_max: float = eqx.field(static=True)
+    init_std: float = eqx.field(static=True)
+    max_diffusion: float = eqx.field(static=True)
 
     def __init__(self, key: Key, dim: int, settings: CMCDSettings):
-        self.control = Control(key, dim, settings.width, bias=0)
-        self.raw_betas = jnp.zeros(settings.num_steps)
+        self.control = Control(key, dim, settings, bias=0.0)
+        self.raw_betas = jnp.zeros(settings.num_path_steps)
         self.raw_factor = jnp.asarray(np.log(np.e - 1.0), jnp.float32)  # softplus of it is 1
-        self.num_steps, self.dim = settings.num_steps, dim
-        self.start_scale, self.sigma_max = settings.start_scale, settings.sigma_max
+        self.num_steps, self.dim = settings.num_path_steps, dim
+        self.init_std, self.max_diffusion = settings.init_std, settings.max_diffusion
 
     def betas(self) -> Float[Array, " step"]:
         """Rising, the last one 1."""
@@ -66,23 +65,23 @@ class CMCDProcess(eqx.Module):
 
     def _speed(self, k: Int[Array, ""]) -> Float[Array, ""]:
         """sigma_k^2 Delta."""
-        sigma = jax.nn.softplus(self.raw_factor) * jnp.asarray(sigmas_of(self.num_steps, self.sigma_max), jnp.float32)
+        sigma = jax.nn.softplus(self.raw_factor) * jnp.asarray(sigmas_of(self.num_steps, self.max_diffusion), jnp.float32)
         return sigma[k] ** 2 / self.num_steps
 
     def start(self, key: Key) -> Float[Array, " dim"]:
         """A draw of N(0, s^2 I)."""
-        return self.start_scale * jax.random.normal(key, (self.dim,))
+        return self.init_std * jax.random.normal(key, (self.dim,))
 
     def log_start(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         """log N(x; 0, s^2 I)."""
-        return jnp.sum(norm.logpdf(x, scale=self.start_scale))
+        return jnp.sum(norm.logpdf(x, scale=self.init_std))
 
     def _annealed(
         self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"]
     ) -> Float[Array, " dim"]:
         """grad log pi_k."""
         beta = self.betas()[k]
-        return beta * gradient - (1.0 - beta) * x / self.start_scale**2
+        return beta * gradient - (1.0 - beta) * x / self.init_std**2
 
     def move(
         self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"], noise: Float[Array, " dim"]
@@ -122,11 +121,8 @@ class CMCD(Controlled):
     def look_fn(self) -> Any:
         return look_twice
 
-    def check(self, settings: ControlledSettings, target: Target) -> None:
+    def check(self, settings: CMCDSettings, target: Target) -> None:
         """Refuse what DDS refuses, and with the loss "kl" what JAX cannot differentiate twice."""
         super().check(settings, target)
-        if settings.loss == "kl" and is_black_box(target):
-            raise SettingsError(
-                "CMCD with loss = 'kl' needs Hessian-vector products, and the density calls a program that JAX cannot "
-                "differentiate twice; give settings={'loss': 'tr_lv'}, which needs gradients alone"
-            )
+        if settings.loss == "kl":
+            require_jax("CMCD with loss = 'kl'", target)

@@ -1,7 +1,7 @@
 """What DDS and CMCD share besides the simulator: one step of training by either loss, costs, and draws.
 
 Consumes a process (`dds.py`, `cmcd.py`); produces one that is nearer to the target. With `loss="kl"` a step is an update
-by the reverse divergence of path measures, through the whole trajectory. With "lv" and "tr_lv" it is one trust region
+by the reverse divergence of path measures, through the whole trajectory. With "log_variance" and "tr_lv" it is one trust region
 (`trust_region.py`): trajectories are drawn once, and serve several updates.
 """
 
@@ -13,29 +13,38 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tempering.baselines.contract import Baseline, Cost, Info
+from tempering.baselines.contract import Baseline, Cost, Drawn, Info
 from tempering.baselines.paths import Process, draw, draw_weighted, look, walk
+from tempering.baselines.refusals import refuse_particles, require_gradient
 from tempering.baselines.trust_region import log_variance, region
-from tempering.errors import SettingsError
 from tempering.numerics import log_mean_exp
-from tempering.settings.controlled import ControlledSettings
+from tempering.settings.path_baselines import PathSettings
 from tempering.targets.base import Target
-from tempering.targets.cost import has_gradient
 from tempering.types import Array, Float, Key, Keys
 
 __all__ = ["Controlled", "ControlledState"]
 
 
+_MARGIN = 10.0
+"""Nats that the median log weight may fall from one trust region to the next before the last one is taken back."""
+
+
 class ControlledState(eqx.Module):
-    """The process, which is all that draws need, and the optimiser's moments."""
+    """The process that draws, the one in training, the optimiser's moments, and the draws' median log weight.
+
+    They differ with trust regions alone: a control that is learned from paths of the one before may go astray where
+    those never were, and is not drawn from before a batch of its own paths has been seen.
+    """
 
     model: Any
+    current: Any
     optimiser: Any
+    level: Float[Array, ""]
 
 
-def _optimiser(settings: ControlledSettings) -> optax.GradientTransformation:
+def _optimiser(settings: PathSettings) -> optax.GradientTransformation:
     return optax.chain(
-        optax.zero_nans(), optax.clip(settings.gradient_clip), optax.adam(settings.learning_rate)
+        optax.zero_nans(), optax.clip(settings.max_gradient), optax.adam(settings.learning_rate)
     )
 
 
@@ -54,53 +63,43 @@ class Controlled(Baseline):
         """How the loss "kl" looks at the target."""
         return look
 
-    def check(self, settings: ControlledSettings, target: Target) -> None:
+    def check(self, settings: PathSettings, target: Target) -> None:
         """Refuse targets without a gradient, and particles."""
-        if not has_gradient(target):
-            raise SettingsError(
-                f"{self.title} steers by the gradient of the density, and this one has none; give one "
-                "(tp.from_callable(..., gradient=...)), or fit by method='bnem', which needs values alone"
-            )
-        if target.geometry is not None:
-            raise SettingsError(
-                f"{self.title} has no equivariant network, and the density is one of particles; fit by method='idem' "
-                "or 'bnem', whose networks turn with the configuration"
-            )
+        require_gradient(self.title, target)
+        refuse_particles(self.title, target)
 
-    def init(self, key: Key, target: Target, settings: ControlledSettings) -> ControlledState:
+    def init(self, key: Key, target: Target, settings: PathSettings) -> ControlledState:
         process = self.process(key, target.dim, settings)
-        return ControlledState(process, _optimiser(settings).init(eqx.filter(process, eqx.is_inexact_array)))
+        return ControlledState(process, process, _begun(process, settings), jnp.asarray(-jnp.inf))
 
     def step(
-        self, key: Key, state: ControlledState, target: Target, settings: ControlledSettings
+        self, key: Key, state: ControlledState, target: Target, settings: PathSettings
     ) -> tuple[ControlledState, Info]:
         if settings.loss == "kl":
             return self._by_divergence(key, state, target, settings)
         return self._by_region(key, state, target, settings)
 
-    def step_cost(self, settings: ControlledSettings, dim: int) -> Cost:
+    def step_cost(self, settings: PathSettings, dim: int) -> Cost:
         del dim
-        products = self.num_products * settings.num_steps if settings.loss == "kl" else 0
-        return Cost(settings.num_steps + 1, 0, products) * settings.batch_size
+        products = self.num_products * settings.num_path_steps if settings.loss == "kl" else 0
+        return Cost(settings.num_path_steps + 1, 0, products) * settings.batch_size
 
-    def draw(self, keys: Keys, model: Any, target: Target, settings: ControlledSettings) -> Float[Array, "num dim"]:
+    def draw(self, keys: Keys, model: Any, target: Target, settings: PathSettings) -> Float[Array, "num dim"]:
         return draw(keys, model, target)
 
-    def draw_cost(self, settings: ControlledSettings, dim: int) -> Cost:
+    def draw_cost(self, settings: PathSettings, dim: int) -> Cost:
         del dim
-        return Cost(settings.num_steps)
+        return Cost(settings.num_path_steps)
 
-    def draw_weighted(
-        self, keys: Keys, model: Any, target: Target, settings: ControlledSettings
-    ) -> tuple[Float[Array, "num dim"], Float[Array, " num"]]:
+    def draw_weighted(self, keys: Keys, model: Any, target: Target, settings: PathSettings) -> Drawn:
         return draw_weighted(keys, model, target)
 
-    def weigh_cost(self, settings: ControlledSettings, dim: int) -> Cost:
+    def weigh_cost(self, settings: PathSettings, dim: int) -> Cost:
         del dim
-        return Cost(settings.num_steps + 1)
+        return Cost(settings.num_path_steps + 1)
 
     def _by_divergence(
-        self, key: Key, state: ControlledState, target: Target, settings: ControlledSettings
+        self, key: Key, state: ControlledState, target: Target, settings: PathSettings
     ) -> tuple[ControlledState, Info]:
         """One update by the mean divergence of a batch of trajectories."""
         keys = jax.random.split(key, settings.batch_size)
@@ -110,35 +109,53 @@ class Controlled(Baseline):
             walks = jax.vmap(lambda one: walk(one, process, target, self.look_fn()))(keys)
             return jnp.mean(walks.divergence), walks.log_weight
 
-        (value, log_weights), gradient = loss(state.model)
-        return _updated(state, gradient, settings), _info(value, log_weights, jnp.ones(()))
+        (value, log_weights), gradient = loss(state.current)
+        process, optimiser = _updated(state.current, state.optimiser, gradient, settings)
+        return ControlledState(process, process, optimiser, state.level), _info(value, log_weights, jnp.ones(()))
 
     def _by_region(
-        self, key: Key, state: ControlledState, target: Target, settings: ControlledSettings
+        self, key: Key, state: ControlledState, target: Target, settings: PathSettings
     ) -> tuple[ControlledState, Info]:
-        """One trust region: a batch of trajectories, and `num_updates` updates by parts of it."""
+        """One trust region: a batch of paths, and `num_updates` updates by parts of it.
+
+        If the paths show that the last region went astray, it is taken back, and this step does no more.
+        """
         key_walk, key_parts = jax.random.split(key)
         keys = jax.random.split(key_walk, settings.batch_size)
-        walks = jax.vmap(lambda one: walk(one, state.model, target))(keys)
+        walks = jax.vmap(lambda one: walk(one, state.current, target))(keys)
         old = walks.log_weight
+        level = jnp.median(jnp.where(jnp.isfinite(old), old, -jnp.inf))
+        is_astray = ~(level >= state.level - _MARGIN)
         is_bounded = settings.loss == "tr_lv"
         power = region(old, settings.trust_region) if is_bounded else jnp.ones(())
+        num, num_rows = (settings.num_updates, settings.update_size) if is_bounded else (1, settings.batch_size)
+        arrays, static = eqx.partition(state.current, eqx.is_inexact_array)
 
-        def update(state: ControlledState, key: Key) -> tuple[ControlledState, Array]:
-            rows = jax.random.choice(key, settings.batch_size, (settings.update_size,), replace=False)
+        def update(carry: tuple, key: Key) -> tuple[tuple, Array]:
+            process, optimiser = eqx.combine(carry[0], static), carry[1]
+            rows = jax.random.permutation(key, settings.batch_size)[:num_rows]
             part, part_old = jax.tree.map(lambda leaf: leaf[rows], (walks.trajectory, old))
-            value, gradient = eqx.filter_value_and_grad(log_variance)(state.model, part, part_old, power)
-            return _updated(state, gradient, settings), value
+            value, gradient = eqx.filter_value_and_grad(log_variance)(process, part, part_old, power)
+            process, optimiser = _updated(process, optimiser, gradient, settings)
+            return (eqx.filter(process, eqx.is_inexact_array), optimiser), value
 
-        num = settings.num_updates if is_bounded else 1
-        state, values = jax.lax.scan(update, state, jax.random.split(key_parts, num))
-        return state, _info(values[-1], old, power)
+        carry, values = jax.lax.scan(update, (arrays, state.optimiser), jax.random.split(key_parts, num))
+        current, optimiser = eqx.combine(carry[0], static), carry[1]
+        on = ControlledState(state.current, current, optimiser, level)
+        back = ControlledState(state.model, state.model, _begun(state.model, settings), state.level)
+        state = jax.tree.map(lambda a, b: jnp.where(is_astray, a, b) if eqx.is_array(a) else a, back, on)
+        info = _info(jnp.where(is_astray, 0.0, values[-1]), jnp.where(jnp.isfinite(old), old, -1e30), power)
+        return state, info | {"astray": is_astray.astype(jnp.float32)}
 
 
-def _updated(state: ControlledState, gradient: Any, settings: ControlledSettings) -> ControlledState:
-    parameters = eqx.filter(state.model, eqx.is_inexact_array)
-    updates, optimiser = _optimiser(settings).update(gradient, state.optimiser, parameters)
-    return ControlledState(eqx.apply_updates(state.model, updates), optimiser)
+def _begun(process: Any, settings: PathSettings) -> Any:
+    return _optimiser(settings).init(eqx.filter(process, eqx.is_inexact_array))
+
+
+def _updated(process: Any, optimiser: Any, gradient: Any, settings: PathSettings) -> tuple[Any, Any]:
+    parameters = eqx.filter(process, eqx.is_inexact_array)
+    updates, optimiser = _optimiser(settings).update(gradient, optimiser, parameters)
+    return eqx.apply_updates(process, updates), optimiser
 
 
 def _info(loss: Array, log_weights: Array, power: Array) -> Info:

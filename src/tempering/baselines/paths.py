@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.baselines.contract import Drawn
 from tempering.targets.base import Target, evaluate
 from tempering.types import Array, Float, Int, Key, Keys
 
@@ -157,9 +158,8 @@ def draw(keys: Keys, process: Process, target: Target) -> Float[Array, "draw dim
     return jax.vmap(one)(keys)
 
 
-def draw_weighted(
-    keys: Keys, process: Process, target: Target
-) -> tuple[Float[Array, "draw dim"], Float[Array, " draw"]]:
+def draw_weighted(keys: Keys, process: Process, target: Target) -> Drawn:
     """The same draws with their log weights: K + 1 evaluations each."""
     walks = jax.vmap(lambda key: walk(key, process, target))(keys)
-    return walks.trajectory.then.x[:, -1], walks.log_weight
+    then = walks.trajectory.then
+    return Drawn(then.x[:, -1], walks.log_weight, then.log_density[:, -1])

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from tempering.settings.baselines import BaselineSettings
 from tempering.settings.checks import require, require_count, require_flag, require_number, require_positive
 
-__all__ = ["BNEMSettings", "IDEMSettings"]
+__all__ = ["BNEMSettings", "IDEMSettings", "ScoreSettings"]
 
 
 @dataclass(frozen=True)
-class _ScoreSettings(BaselineSettings):
+class ScoreSettings(BaselineSettings):
     """What iDEM and BNEM share. A step is an outer loop: `num_inner` updates, then new samples for the buffer.
 
     Args:
@@ -25,7 +25,8 @@ class _ScoreSettings(BaselineSettings):
         learning_rate: of Adam.
         max_norm: of the gradient of the network's weights.
         width, depth: of the network.
-        ema: decay of the average of weights that draws are made with; 0 takes the weights themselves.
+        ema: decay of the average of weights, by updates, that draws are made with and that teaches BNEM; 0 takes the
+            weights themselves. The published average begins after more loops than there are, and so is such a copy.
         num_final_descent: steps along the clipped score that end a draw, of size `descent_size`; each is an evaluation.
     """
 
@@ -62,7 +63,7 @@ class _ScoreSettings(BaselineSettings):
 
 
 @dataclass(frozen=True)
-class IDEMSettings(_ScoreSettings):
+class IDEMSettings(ScoreSettings):
     """The settings of iDEM, iterated denoising energy matching (Akhound-Sadegh et al. 2024).
 
     Args:
@@ -84,12 +85,14 @@ class IDEMSettings(_ScoreSettings):
 
 
 @dataclass(frozen=True)
-class BNEMSettings(_ScoreSettings):
+class BNEMSettings(ScoreSettings):
     """The settings of NEM and BNEM, noised energy matching (OuYang et al. 2026).
 
     Args:
-        num_bootstrap_after: outer loops of NEM, after which estimates are bootstrapped; None never does: NEM.
-        num_bootstrap: estimates of the teacher network among `num_mc` once they are.
+        num_bootstrap_after: outer loops of NEM, after which estimates are bootstrapped; None never does: NEM. The
+            published switch is by early stopping; here it is by number, so that costs are known before.
+        num_bootstrap: estimates of the teacher network among `num_mc` once they are. As many evaluations go to the
+            lower noise that the teacher is asked at, so that an update costs the same before and after.
         bootstrap_variance: equal steps of the noise's variance that the bootstrap goes by.
         clean_weight: of the loss at zero noise.
         is_factorised: particles only: one log-mean-exp a particle, a biased estimate of lower variance.
