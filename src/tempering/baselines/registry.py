@@ -1,4 +1,4 @@
-"""The baselines by name. Each is imported when it is first asked for: a list of methods needs no JAX."""
+"""The baselines by name. Each is imported when it is first asked for."""
 
 from collections.abc import Callable
 from functools import cache

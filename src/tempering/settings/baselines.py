@@ -168,7 +168,8 @@ class DiKLSettings(BaselineSettings):
         max_norm: of the generator's gradient.
         batch_size: points of a step.
         num_particles: of AIS for every posterior, of which one is taken by weight.
-        num_levels: of AIS, each with one step of HMC with one leapfrog step of size `hmc_step_size`.
+        num_levels: of AIS; the first is drawn from, each other has one step of HMC, one leapfrog step of size
+            `hmc_step_size`.
         num_mala: steps of MALA with `mala_step_size` after it.
     """
 
@@ -196,8 +197,9 @@ class DiKLSettings(BaselineSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("width", "depth", "num_score_steps", "batch_size", "num_particles", "num_levels"):
+        for name in ("width", "depth", "num_score_steps", "batch_size", "num_particles"):
             require_count(name, getattr(self, name))
+        require_count("num_levels", self.num_levels, 2)
         if self.latent_dim is not None:
             require_count("latent_dim", self.latent_dim)
         require_count("num_noises", self.num_noises, 2)
