@@ -22,7 +22,16 @@ import jax
 import jax.numpy as jnp
 
 from tempering.baselines.contract import Cost
-from tempering.baselines.estimator import clipped, fast_normal, in_chunks, log_mean, noised_parts, time_of, variance
+from tempering.baselines.estimator import (
+    clipped,
+    fast_normal,
+    in_chunks,
+    log_mean,
+    noised_parts,
+    size_of,
+    time_of,
+    variance,
+)
 from tempering.baselines.noised import Noised, NoisedState
 from tempering.baselines.refusals import require_gradient
 from tempering.baselines.score_networks import energy_network
@@ -37,6 +46,8 @@ __all__ = ["BNEM", "bootstrapped", "parts_of"]
 
 _LEAST_WEIGHT = 1e-3
 """Added to h where it weighs errors, as in iDEM."""
+_WIDEST = 128
+"""Numbers that a network makes of a coordinate or a pair, about."""
 
 
 def parts_of(target: Target, is_factorised: bool) -> Callable[[Array], Array]:
@@ -134,7 +145,7 @@ def _estimates(
     parts_fn = parts_of(target, settings.is_factorised)
     noise = fast_normal(key, (x.shape[0], num, x.shape[1]))
     rows = (x, variance(t, settings), noise)
-    return in_chunks(lambda *row: noised_parts(parts_fn, *row), *rows, num_mc=num, target=target)
+    return in_chunks(lambda *row: noised_parts(parts_fn, *row), *rows, each=num * size_of(target))
 
 
 def _bootstrap_loss(
@@ -160,9 +171,13 @@ def _bootstrap_loss(
     own = _estimates(key_t_mc, x, t, num, target, settings)
     at_u = _estimates(key_u_mc, x_u, u, num_boot, target, settings)
     steps = fast_normal(key_boot, (x.shape[0], num_boot, x.shape[1]))
-    points = x[:, None] + jnp.sqrt(h - h_u)[:, None, None] * steps
-    taught = jax.vmap(lambda points, u: jax.vmap(lambda point: teacher(point, u))(points))(points, u)
-    pooled = jax.vmap(lambda one, teacher: bootstrapped(one, num, teacher))(own, jax.lax.stop_gradient(taught))
+
+    def pool(own: Array, x: Array, u: Array, spread: Array, steps: Array) -> Array:
+        points = x[None] + spread * steps
+        return bootstrapped(own, num, jax.vmap(lambda point: teacher(point, u))(points))
+
+    rows = (own, x, u, jnp.sqrt(h - h_u), steps)
+    pooled = jax.lax.stop_gradient(in_chunks(pool, *rows, each=num_boot * _WIDEST * size_of(target)))
 
     said, said_u = jax.vmap(network)(x, t), jax.vmap(network)(x_u, u)
     error, error_u = (jnp.sum(jax.lax.stop_gradient(one) ** 2, axis=1) for one in (said - own, said_u - at_u))

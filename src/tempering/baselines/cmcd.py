@@ -11,6 +11,7 @@ to F of the next, and is evaluated once. The loss "kl" is differentiated through
 product for every point but the first.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -43,7 +44,7 @@ def sigmas_of(num_steps: int, sigma_max: float) -> np.ndarray:
 class CMCDProcess(eqx.Module):
     """Annealed Langevin steps with a control, there and back."""
 
-    control: Control
+    control: Callable[..., Any]
     raw_betas: Float[Array, " step"]
     raw_factor: Float[Array, ""]
     num_steps: int = eqx.field(static=True)

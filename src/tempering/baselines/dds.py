@@ -10,6 +10,9 @@ Without control F and B are one reversible chain, so that B's path measure from 
     log F - log B + log N(x_k; 0, s^2) - log N(x_{k+1}; 0, s^2) = u . (x_{k+1} - a_k x_k) / s^2 - b_k^2 |u|^2 / (2 s^2).
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -47,7 +50,7 @@ def steps_of(num_steps: int) -> np.ndarray:
 class DDSProcess(eqx.Module):
     """The controlled chain and its uncontrolled reversal."""
 
-    control: Control
+    control: Callable[..., Any]
     num_steps: int = eqx.field(static=True)
     dim: int = eqx.field(static=True)
     init_std: float = eqx.field(static=True)

@@ -19,7 +19,18 @@ from tempering.targets.base import Target, evaluate
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
 
-__all__ = ["clipped", "fast_normal", "in_chunks", "log_mean", "noised_parts", "noised_score", "rate", "time_of", "variance"]
+__all__ = [
+    "clipped",
+    "fast_normal",
+    "in_chunks",
+    "log_mean",
+    "noised_parts",
+    "noised_score",
+    "rate",
+    "size_of",
+    "time_of",
+    "variance",
+]
 
 _LARGEST = 2**28
 """Numbers of one array inside an estimate, at most: 1 GB. More rows go one after the other."""
@@ -90,9 +101,18 @@ def _shrink(norm: Array, largest: float) -> Array:
     return jnp.minimum(1.0, largest / jnp.maximum(norm, 1e-12))
 
 
-def in_chunks(estimate: Callable[..., Array], *rows: Any, num_mc: int, target: Target) -> Array:
-    """`estimate` of every row, as many rows at a time as memory allows: no row is padded."""
-    num, geometry = rows[0].shape[0], target.geometry
-    each = num_mc * max(target.dim, 0 if geometry is None else geometry.num_particles**2)
-    size = max(divisor for divisor in range(1, num + 1) if num % divisor == 0 and (divisor * each <= _LARGEST or divisor == 1))
+def size_of(target: Target) -> int:
+    """Numbers of the largest array that one evaluation makes, about: coordinates, or pairs of particles."""
+    geometry = target.geometry
+    return max(target.dim, 0 if geometry is None else geometry.num_particles**2)
+
+
+def in_chunks(estimate: Callable[..., Array], *rows: Any, each: int) -> Array:
+    """`estimate` of every row, as many rows at a time as memory allows: no row is padded.
+
+    Args:
+        each: numbers of the largest array that the estimate of one row makes.
+    """
+    num = rows[0].shape[0]
+    size = max(chunk for chunk in range(1, num + 1) if num % chunk == 0 and (chunk * each <= _LARGEST or chunk == 1))
     return jax.lax.map(lambda row: estimate(*row), rows, batch_size=size)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.baselines.contract import Cost
-from tempering.baselines.estimator import clipped, fast_normal, in_chunks, noised_score, rate, variance
+from tempering.baselines.estimator import clipped, fast_normal, in_chunks, noised_score, rate, size_of, variance
 from tempering.baselines.noised import Noised, NoisedState
 from tempering.baselines.refusals import require_gradient
 from tempering.baselines.score_networks import score_network
@@ -34,7 +34,7 @@ def score_targets(
     def one(x: Array, h: Array, noise: Array) -> Array:
         return clipped(noised_score(target, x, h, noise), settings.max_score, target.geometry)
 
-    return in_chunks(one, x, h, noise, num_mc=settings.num_mc, target=target)
+    return in_chunks(one, x, h, noise, each=settings.num_mc * size_of(target))
 
 
 class IDEM(Noised):

@@ -21,6 +21,11 @@ from tempering.types import Array, Float, Int, Key, Keys
 __all__ = ["Noised", "NoisedState", "Replay", "reverse_sde"]
 
 
+_REACH = 10.0
+"""Standard deviations of the largest noise from 0, beyond which a draw does not join the buffer. A network that has
+learned little throws some draws far away; their energies would be all that the next updates see."""
+
+
 class Replay(eqx.Module):
     """A first-in first-out buffer of points, from which batches are drawn evenly and with replacement."""
 
@@ -33,13 +38,13 @@ class Replay(eqx.Module):
         blank = cls(jnp.zeros((size, points.shape[1])), jnp.zeros((), jnp.int32))
         return blank.joined(points)
 
-    def joined(self, points: Float[Array, "num dim"]) -> "Replay":
-        """With these points in place of the oldest. One that is not finite leaves the older one where it is."""
+    def joined(self, points: Float[Array, "num dim"], reach: float | Float[Array, ""] = jnp.inf) -> "Replay":
+        """With these points in place of the oldest. One beyond `reach`, or not finite, leaves the older one there."""
         size = self.points.shape[0]
         points = points[-size:]
         rows = (self.num_joined + jnp.arange(points.shape[0])) % size
-        is_finite = jnp.all(jnp.isfinite(points), axis=1, keepdims=True)
-        kept = jnp.where(is_finite, points, self.points[rows])
+        is_near = jnp.all(jnp.isfinite(points) & (jnp.abs(points) <= reach), axis=1, keepdims=True)
+        kept = jnp.where(is_near, points, self.points[rows])
         # Modulo twice the size: the count never overflows, and says whether the buffer is full.
         num = self.num_joined + points.shape[0]
         num = jnp.where(num >= 2 * size, num - size, num)
@@ -133,7 +138,8 @@ class Noised(Baseline):
         state = eqx.combine(arrays, rest)
         keys = jax.random.split(key_draws, settings.num_new)
         points = reverse_sde(keys, lambda x, t: self.score(state.model, x, t, settings), target.dim, settings)
-        replay, num_loops = state.replay.joined(points), state.num_loops + 1
+        reach = _REACH * jnp.sqrt(variance(jnp.ones(()), settings))
+        replay, num_loops = state.replay.joined(points, reach), state.num_loops + 1
         state = NoisedState(state.network, state.model, state.optimiser, replay, num_loops)
         return state, {"loss": jnp.mean(values), "spread": jnp.sqrt(jnp.mean(replay.points**2))}
 

@@ -12,7 +12,7 @@ density than the one in the weight.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ from tempering.types import Array, Float, Int, Key, Keys
 __all__ = ["Look", "Process", "Trajectory", "Walk", "draw", "draw_weighted", "log_weight", "look", "look_twice", "walk"]
 
 
+@runtime_checkable
 class Process(Protocol):
     """Two families of Gaussian kernels. A pytree: its arrays are what is learned."""
 

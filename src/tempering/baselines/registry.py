@@ -23,7 +23,38 @@ def _dikl() -> Baseline:
     return DiKL()
 
 
-_MAKERS: dict[str, Callable[[], Baseline]] = {"fab": _fab, "dikl": _dikl}
+def _dds() -> Baseline:
+    from tempering.baselines.dds import DDS
+
+    return DDS()
+
+
+def _cmcd() -> Baseline:
+    from tempering.baselines.cmcd import CMCD
+
+    return CMCD()
+
+
+def _idem() -> Baseline:
+    from tempering.baselines.idem import IDEM
+
+    return IDEM()
+
+
+def _bnem() -> Baseline:
+    from tempering.baselines.bnem import BNEM
+
+    return BNEM()
+
+
+_MAKERS: dict[str, Callable[[], Baseline]] = {
+    "fab": _fab,
+    "dds": _dds,
+    "cmcd": _cmcd,
+    "idem": _idem,
+    "bnem": _bnem,
+    "dikl": _dikl,
+}
 
 
 @cache
