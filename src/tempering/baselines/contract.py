@@ -17,7 +17,10 @@ from tempering.types import Array, Float, Key, Keys
 __all__ = ["Baseline", "Cost", "Drawn", "Info", "State", "row_keys"]
 
 Info = dict[str, Float[Array, ""]]
-"""Numbers of one step by name. `loss` is always there; the trainer reports means over a block."""
+"""Numbers of one step by name. `loss` is always there; the trainer reports means over a block.
+
+`left_out` may be there: the share of the step's own updates that were not finite and were left out.
+"""
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def optimiser_of(settings: FABSettings) -> optax.GradientTransformation:
     elif warmup:
         rate = optax.linear_schedule(first, settings.learning_rate, warmup)
     clip = [clipped_by_median(settings.median_window)] if settings.median_window else []
-    return optax.chain(optax.zero_nans(), *clip, optax.clip_by_global_norm(settings.max_norm), optax.adam(rate))
+    return optax.chain(*clip, optax.clip_by_global_norm(settings.max_norm), optax.adam(rate))
 
 
 class FAB(Baseline):
@@ -202,20 +202,24 @@ class FAB(Baseline):
         chosen = buffer.chosen(key_choose, settings.num_updates, settings.batch_size)
         arrays, rest = eqx.partition(state.model, eqx.is_inexact_array)
 
-        def update(carry: tuple, places: Array) -> tuple[tuple, Array]:
+        def update(carry: tuple, places: Array) -> tuple[tuple, tuple[Array, Array]]:
             arrays, optimiser, buffer = carry
             batch = buffer.position[places], buffer.log_q[places]
             loss_of = lambda own: buffer_loss(  # noqa: E731
                 eqx.combine(own, rest), *batch, settings.alpha, settings.max_weight
             )
             (loss, (log_q, change)), gradient = jax.value_and_grad(loss_of, has_aux=True)(arrays)
-            changes, optimiser = optimiser_of(settings).update(gradient, optimiser, arrays)
-            arrays = optax.apply_updates(arrays, changes)
-            return (arrays, optimiser, buffer.updated(places, log_q, change)), loss
+            changes, memory = optimiser_of(settings).update(gradient, optimiser, arrays)
+            # One point that the flow has left behind must not end training: its weight is brought up to date below.
+            is_good = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+            after = optax.apply_updates(arrays, changes), memory
+            arrays, optimiser = jax.tree.map(lambda new, old: jnp.where(is_good, new, old), after, (arrays, optimiser))
+            return (arrays, optimiser, buffer.updated(places, log_q, change)), (jnp.where(is_good, loss, 0.0), ~is_good)
 
-        (arrays, optimiser, buffer), losses = jax.lax.scan(update, (arrays, state.optimiser, buffer), chosen)
+        (arrays, optimiser, buffer), (losses, is_bad) = jax.lax.scan(update, (arrays, state.optimiser, buffer), chosen)
         step_size = adapted(state.step_size, accepted, settings)
-        info = {"loss": jnp.mean(losses), "acceptance": jnp.mean(accepted), "step_size": jnp.mean(step_size)}
+        info = {"loss": jnp.sum(losses) / jnp.maximum(1, jnp.sum(~is_bad)), "left_out": jnp.mean(is_bad.astype(float))}
+        info |= {"acceptance": jnp.mean(accepted), "step_size": jnp.mean(step_size)}
         return State(eqx.combine(arrays, rest), optimiser, step_size, buffer), info
 
     def step_cost(self, settings: FABSettings, dim: int) -> Cost:

@@ -42,7 +42,7 @@ def _steps(record: Any) -> list[Finding]:
     name, num, bad = "steps of training", record.training_steps or 0, record.num_nonfinite
     if bad == 0:
         return [Finding(name, "good", f"{num:,}, all finite", "training never broke down")]
-    measured = f"{bad:,} of {num:,} were not finite and were left out"
+    measured = f"{bad:,} of {num:,} had numbers that were not finite, and were left out in part or whole"
     if bad < _MANY_BAD * num:
         return [Finding(name, "note", measured, "the last good state was kept every time")]
     meaning = "training broke down: the model is that of the last good step"

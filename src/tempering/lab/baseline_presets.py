@@ -82,7 +82,13 @@ _DIKL_MOG40 = DiKLSettings(num_steps=75_000, most_beta=0.7, hmc_step_size=1.0, m
 _DIKL_MW32 = DiKLSettings(num_steps=50_000, most_beta=0.15, hmc_step_size=0.3, mala_step_size=0.05)
 
 _FAB_SMALL = {"num_steps": 4_000, "num_layers": 12, "width": 32, "num_levels": 3, "step_size": 10.0}
-_FAB_SMALL |= {"batch_size": 200, "buffer_size": 20_000, "first_buffer_size": 2_000, "learning_rate": 4e-4}
+_FAB_SMALL |= {
+    "batch_size": 200,
+    "buffer_size": 20_000,
+    "first_buffer_size": 2_000,
+    "learning_rate": 4e-4,
+    "max_weight": 10.0,
+}
 
 BASELINE_PRESETS: dict[str, RunConfig] = {
     run.name: run
