@@ -154,7 +154,8 @@ def _begun(process: Any, settings: PathSettings) -> Any:
 
 def _updated(process: Any, optimiser: Any, gradient: Any, settings: PathSettings) -> tuple[Any, Any]:
     parameters = eqx.filter(process, eqx.is_inexact_array)
-    updates, optimiser = _optimiser(settings).update(gradient, optimiser, parameters)
+    with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
+        updates, optimiser = _optimiser(settings).update(gradient, optimiser, parameters)
     return eqx.apply_updates(process, updates), optimiser
 
 

@@ -153,7 +153,8 @@ class Noised(Baseline):
         is_good = jnp.isfinite(optax.tree.norm(gradient))
         gradient = jax.tree.map(lambda leaf: jnp.where(is_good, leaf, 0.0), gradient)
         parameters = eqx.filter(state.network, eqx.is_inexact_array)
-        updates, optimiser = _optimiser(settings).update(gradient, state.optimiser, parameters)
+        with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
+            updates, optimiser = _optimiser(settings).update(gradient, state.optimiser, parameters)
         network = eqx.apply_updates(state.network, updates)
         means, static = eqx.partition(state.model, eqx.is_inexact_array)
         means = optax.incremental_update(eqx.filter(network, eqx.is_inexact_array), means, 1.0 - settings.ema)
