@@ -100,21 +100,21 @@ def test_dds_weights_are_constant_under_the_optimal_control():
     assert spread(after[:-1]) > 0.05  # the saboteur: the control of the step before
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_weights_are_unbiased_under_any_control(name):
+@pytest.mark.parametrize(("name", "num_left_out"), [("dds", 1), ("cmcd", 12)])
+def test_weights_are_unbiased_under_any_control(name, num_left_out):
     process = process_of(name)
     walks = walks_of(process, 40_000)
     weights = np.exp(np.asarray(walks.log_weight, np.float64) - LOG_Z)
     assert_mean(weights, 1.0, name=f"Z of {name}")
-    # The saboteur leaves out the first half of the steps.
-    half = jnp.arange(process.num_steps // 2)
+    # The saboteur leaves out the first steps.
+    steps = jnp.arange(num_left_out)
 
-    def first_half(path):
-        here = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest])[half], path.first, path.then)
-        then = jax.tree.map(lambda leaf: leaf[half], path.then)
-        return jnp.sum(jax.vmap(process.log_ratio)(half, here, path.innovations[half], then))
+    def left_out(path):
+        here = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest])[steps], path.first, path.then)
+        then = jax.tree.map(lambda leaf: leaf[steps], path.then)
+        return jnp.sum(jax.vmap(process.log_ratio)(steps, here, path.innovations[steps], then))
 
-    ratio = eqx.filter_jit(jax.vmap(first_half))(walks.trajectory)
+    ratio = eqx.filter_jit(jax.vmap(left_out))(walks.trajectory)
     must_fail(assert_mean, weights * np.exp(np.asarray(ratio, np.float64)), 1.0)
 
 

@@ -66,7 +66,9 @@ class CMCDProcess(eqx.Module):
 
     def _speed(self, k: Int[Array, ""]) -> Float[Array, ""]:
         """sigma_k^2 Delta."""
-        sigma = jax.nn.softplus(self.raw_factor) * jnp.asarray(sigmas_of(self.num_steps, self.max_diffusion), jnp.float32)
+        sigma = jax.nn.softplus(self.raw_factor) * jnp.asarray(
+            sigmas_of(self.num_steps, self.max_diffusion), jnp.float32
+        )
         return sigma[k] ** 2 / self.num_steps
 
     def start(self, key: Key) -> Float[Array, " dim"]:

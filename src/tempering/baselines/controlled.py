@@ -1,8 +1,8 @@
 """What DDS and CMCD share besides the simulator: one step of training by either loss, costs, and draws.
 
-Consumes a process (`dds.py`, `cmcd.py`); produces one that is nearer to the target. With `loss="kl"` a step is an update
-by the reverse divergence of path measures, through the whole trajectory. With "log_variance" and "tr_lv" it is one trust region
-(`trust_region.py`): trajectories are drawn once, and serve several updates.
+Consumes a process (`dds.py`, `cmcd.py`); produces one that is nearer to the target. With `loss="kl"` a step is an
+update by the reverse divergence of path measures, through the whole path. With "tr_lv" it is one trust region
+(`trust_region.py`): paths are drawn once, and serve several updates. "log_variance" is one update without a bound.
 """
 
 from abc import abstractmethod
@@ -43,9 +43,7 @@ class ControlledState(eqx.Module):
 
 
 def _optimiser(settings: PathSettings) -> optax.GradientTransformation:
-    return optax.chain(
-        optax.zero_nans(), optax.clip(settings.max_gradient), optax.adam(settings.learning_rate)
-    )
+    return optax.chain(optax.zero_nans(), optax.clip(settings.max_gradient), optax.adam(settings.learning_rate))
 
 
 class Controlled(Baseline):

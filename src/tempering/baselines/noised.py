@@ -124,9 +124,7 @@ class Noised(Baseline):
         replay = Replay.of(self.first_points(key_points, target, settings), settings.buffer_size)
         return NoisedState(network, network, optimiser, replay, jnp.zeros((), jnp.int32))
 
-    def step(
-        self, key: Key, state: NoisedState, target: Target, settings: ScoreSettings
-    ) -> tuple[NoisedState, Info]:
+    def step(self, key: Key, state: NoisedState, target: Target, settings: ScoreSettings) -> tuple[NoisedState, Info]:
         key_updates, key_draws = jax.random.split(key)
         arrays, rest = eqx.partition(state, eqx.is_array)
 
@@ -166,8 +164,10 @@ class Noised(Baseline):
         return self.update_cost(settings) * settings.num_inner
 
     def draw(self, keys: Keys, model: Any, target: Target, settings: ScoreSettings) -> Float[Array, "num dim"]:
-        dim = target.dim
-        x = reverse_sde(keys, lambda point, t: self.score(model, point, t, settings), dim, settings)
+        # `target` is None where draws are free.
+        x = reverse_sde(keys, lambda point, t: self.score(model, point, t, settings), model.dim, settings)
+        if not settings.num_final_descent:
+            return x
 
         def descend(x: Array, _: None) -> tuple[Array, None]:
             def one(point: Array) -> Array:
@@ -176,7 +176,7 @@ class Noised(Baseline):
 
             return jax.vmap(one)(x), None
 
-        return jax.lax.scan(descend, x, None, length=settings.num_final_descent)[0] if settings.num_final_descent else x
+        return jax.lax.scan(descend, x, None, length=settings.num_final_descent)[0]
 
     def draw_cost(self, settings: ScoreSettings, dim: int) -> Cost:
         del dim

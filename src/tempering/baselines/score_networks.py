@@ -44,8 +44,10 @@ class VectorScore(eqx.Module):
     entry: Linear
     layers: tuple[Linear, ...]
     exit: Linear
+    dim: int = eqx.field(static=True)
 
     def __init__(self, key: Key, dim: int, settings: ScoreSettings):
+        self.dim = dim
         key_entry, key_exit, *keys = jax.random.split(key, 2 + settings.depth)
         self.entry = Linear(2 * _NUM_SINES * (dim + 1), settings.width, key=key_entry)
         self.layers = tuple(Linear(settings.width, settings.width, key=one) for one in keys)
@@ -71,6 +73,11 @@ class _Particles(eqx.Module):
         self.network = EGNN(key, geometry, Network("egnn", coordinate_width=0, is_shared=False, **sizes))
         self.settings = settings
 
+    @property
+    def dim(self) -> int:
+        """Of a point."""
+        return self.network.geometry.dim
+
     def __call__(
         self, x: Float[Array, " dim"], t: Float[Array, ""]
     ) -> tuple[Float[Array, "particle width"], Float[Array, "particle xyz"]]:
@@ -86,6 +93,11 @@ class ParticleScore(eqx.Module):
     def __init__(self, key: Key, geometry: Centred, settings: ScoreSettings):
         self.particles = _Particles(key, geometry, settings)
 
+    @property
+    def dim(self) -> int:
+        """Of a point."""
+        return self.particles.dim
+
     def __call__(self, x: Float[Array, " dim"], t: Float[Array, ""]) -> Float[Array, " dim"]:
         """The score of one configuration."""
         _, moves = self.particles(x, t)
@@ -100,6 +112,11 @@ class Energy(eqx.Module):
 
     def __init__(self, key: Key, dim: int, settings: ScoreSettings):
         self.network, self.constant = VectorScore(key, dim, settings), jnp.zeros(())
+
+    @property
+    def dim(self) -> int:
+        """Of a point."""
+        return self.network.dim
 
     def __call__(self, x: Float[Array, " dim"], t: Float[Array, ""]) -> Float[Array, " part"]:
         """log p_t of one point, up to a constant."""
@@ -118,6 +135,11 @@ class ParticleEnergies(eqx.Module):
         key_network, key_read = jax.random.split(key)
         self.particles = _Particles(key_network, geometry, settings)
         self.read, self.is_factorised = Linear(settings.width, 1, key=key_read), is_factorised
+
+    @property
+    def dim(self) -> int:
+        """Of a point."""
+        return self.particles.dim
 
     def __call__(self, x: Float[Array, " dim"], t: Float[Array, ""]) -> Float[Array, " part"]:
         """One part a particle, or their sum as the only part."""

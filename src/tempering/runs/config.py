@@ -65,7 +65,7 @@ class TargetConfig:
     """A target of the registry and its arguments, such as dim."""
 
     name: str = "mog40"
-    arguments: dict[str, int | str] = field(default_factory=dict)
+    arguments: dict[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
