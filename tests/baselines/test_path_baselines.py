@@ -171,7 +171,7 @@ def test_the_log_variance_loss_is_zero_where_it_should_be(name):
     full = log_variance(process, paths, old, jnp.ones(()))
     np.testing.assert_allclose(full, np.var(old, ddof=1), rtol=1e-3)
     assert float(full) > 1e-2
-    assert float(log_variance(process_of(name, 7), paths, old, jnp.zeros(()))) > 1e-2  # the saboteur
+    assert float(log_variance(process_of(name, 7), paths, old, jnp.zeros(()))) > 1e-4  # the saboteur: another control
 
 
 @pytest.mark.parametrize(("name", "loss"), [("dds", "kl"), ("dds", "tr_lv"), ("cmcd", "tr_lv")])
