@@ -40,6 +40,7 @@ ROOMS = (
     "refinement",
     "plots",
     "sampler",
+    "baselines",
     "methods",
     *("api", "__init__"),
     "lab",

@@ -37,6 +37,7 @@ from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.load import load_sampler, stored_dim
 from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
 from tempering.settings import (
+    BaselineSettings,
     Ladder,
     MethodSettings,
     as_whole,
@@ -71,7 +72,7 @@ def fit(
     scale: float | None = None,
     init: Any = None,
     ladder: Sequence[float] | None = None,
-    settings: MethodSettings | Mapping[str, Any] | None = None,
+    settings: MethodSettings | BaselineSettings | Mapping[str, Any] | None = None,
     time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
@@ -94,7 +95,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     scale: float | None = None,
     init: Any = None,
     ladder: Sequence[float] | None = None,
-    settings: MethodSettings | Mapping[str, Any] | None = None,
+    settings: MethodSettings | BaselineSettings | Mapping[str, Any] | None = None,
     time_limit: float | None = None,
     out: str | Path | None = None,
     progress: bool = True,
@@ -125,7 +126,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
             are r^(1 - 1/T) p^(1/T), and chains start from its draws. None takes the target's own, such as a NumPyro
             model's prior. "none" takes none.
         method: "ptsd"; "ptsd_paper" for the paper's Algorithm 1 to the letter; "pt_dm" for parallel tempering with one
-            diffusion model; "reweighted" for levels made by reweighting, without guidance.
+            diffusion model; "reweighted" for levels made by reweighting, without guidance. Methods of others to compare
+            with (docs/baselines.md): "fab", "dds", "cmcd", "idem", "bnem", "dikl". They need a `budget`, or `num_steps`
+            in their settings, and `scale` is their unit of length.
         budget: the most evaluations of the density to spend; never exceeded. None takes 50,000 + 10,000 dim, or what
             the settings need if they give the sizes.
         seed: everything random follows from it. A list such as `[0, 1, 2]` fits each in turn, with the budget each.
@@ -185,13 +188,17 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = _settings(method, settings, target)
-    width = scale if scale is not None else base.initial.scale
-    start_fn = own_start(init, target, width, prefers_own=scale is None)
-    ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
-    if reference is not None and base.atlas.path == "automatic":  # the path was chosen by hand
-        base = dataclasses.replace(base, atlas=dataclasses.replace(base.atlas, path="temperature"))
-    changed = suited(_replace(base, ladder_settings, width), target)
+    base, start_fn = _settings(method, settings, target), None
+    if isinstance(base, BaselineSettings):
+        _refuse_for_baseline(method, ladder=ladder, init=init, reference=reference)
+        changed = base if scale is None else dataclasses.replace(base, scale=float(scale))
+    else:
+        width = scale if scale is not None else base.initial.scale
+        start_fn = own_start(init, target, width, prefers_own=scale is None)
+        ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
+        if reference is not None and base.atlas.path == "automatic":  # the path was chosen by hand
+            base = dataclasses.replace(base, atlas=dataclasses.replace(base.atlas, path="temperature"))
+        changed = suited(_replace(base, ladder_settings, width), target)
     check_budget(changed, target, budget)
     seed = int(seed)
     with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
@@ -281,9 +288,9 @@ def load(
     return sampler
 
 
-def _settings(method: str, given: MethodSettings | Mapping[str, Any] | None, target: Target) -> MethodSettings:
+def _settings(method: str, given: Any, target: Target) -> Any:
     """The method's settings with everything chosen from the density that is left open, and changed as asked for."""
-    is_whole, wanted = isinstance(given, MethodSettings), SETTINGS_OF[method]
+    is_whole, wanted = isinstance(given, MethodSettings | BaselineSettings), SETTINGS_OF[method]
     if given is not None and not is_whole and not isinstance(given, Mapping):
         raise SettingsError(
             f"settings is a {type(given).__name__}; give {wanted.__name__}(…), or a dict of changes such as "
@@ -295,6 +302,16 @@ def _settings(method: str, given: MethodSettings | Mapping[str, Any] | None, tar
         raise SettingsError(f"method {method!r} takes {wanted.__name__}, not {type(base).__name__}")
     base = resolved(base, target.dim, **particles, atoms=target.atom_kinds, bonds=target.bonds)
     return base.with_changes(given) if isinstance(given, Mapping) else base
+
+
+def _refuse_for_baseline(method: str, **given: Any) -> None:
+    """Refuse what says where tempering starts: a baseline starts from its own model."""
+    for name, value in given.items():
+        if value is not None:
+            raise SettingsError(
+                f"{name} is not for method {method!r}, which starts from its own model; leave it out, and give "
+                "`scale=`, the unit of its lengths"
+            )
 
 
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
@@ -312,7 +329,7 @@ def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettin
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
 
 
-def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
+def _identity(target: Any, init: Any, start_fn: StartFn | None) -> dict[str, int]:
     """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
     identity = {"dim": target.dim, "density": fingerprint(target)}
     for part, held in (("chart", target.chart), ("structure", target.structure)):
@@ -322,7 +339,7 @@ def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
     if reference is not None:
         identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
     if init is not None:
-        rows = start_fn(jax.random.key(0), 8) if callable(init) else rows_of(init, target)
+        rows = start_fn(jax.random.key(0), 8) if callable(init) and start_fn else rows_of(init, target)
         identity["init"] = _number(np.asarray(rows).tobytes())
     return identity
 

@@ -73,7 +73,7 @@ _QUIET = _flag("--quiet", help="show nothing but the result")
 _TIME_LIMIT = _option(
     "--time-limit", type=float, metavar="SECONDS", help="end the fit after so long, in the best sampler so far"
 )
-_METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted")
+_METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted", "fab", "dds", "cmcd", "idem", "bnem", "dikl")
 _MODEL_HELP = (
     "a name of `tempering list`; or your own model: file.py:name or module:name, a .stan file, or a folder with "
     "system.xml and topology.pdb of OpenMM"

@@ -19,6 +19,7 @@ _WORDS = {
     "initial_pt": "parallel tempering at hot temperatures",
     "importance_weights": "draw and weigh colder levels",
     "refinement": "refine samples of levels",
+    "training": "train",
     "final_weights": "weigh draws of the finished sampler",
 }
 

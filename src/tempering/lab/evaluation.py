@@ -20,7 +20,6 @@ from tempering.targets import ExactTarget, Inner
 from tempering.targets.base import Target
 from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
 from tempering.weights.ess import ess_fraction
-from tempering.weights.weigh import weigh
 
 __all__ = ["judge", "langevin"]
 
@@ -53,7 +52,7 @@ def judge(
         on_event(Event(f"metrics: {name}", len(sampler.levels) - 1, len(sampler.levels), done, total, spent, spent))
 
     tell("draws", 0, 1)
-    draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling.raw, with_density=False)
+    draws = sampler.inner_draws(key_draw, config.num_samples, "metrics")
     arrays: dict[str, np.ndarray] = {"draws": sampler.outer(draws)}
     metrics: dict[str, Metric] = {}
     outer = target.target if isinstance(target, Inner) else target
@@ -66,9 +65,8 @@ def judge(
     with ThreadPoolExecutor(1) as beside:
         # Transport keeps the host busy, draws with their densities the device.
         drawn = None
-        if config.num_weighted:
-            settings = key_weights, config.num_weighted, sampler.sampling
-            drawn = beside.submit(sampler.model.draw, *settings, with_density=True)
+        if config.num_weighted and sampler.has_weights:
+            drawn = beside.submit(sampler.proposed, key_weights, config.num_weighted)
         if sets:
             arrays["reference"] = sets[0]
             metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
@@ -89,12 +87,11 @@ def judge(
             arrays[f"{name}_log_density"] = _log_densities(outer, arrays[name])
     if drawn is not None:
         tell("weights", 0, 1)
-        x, log_q = drawn.result()
-        weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
+        weighted = sampler.weigh_proposed(drawn.result(), "metrics")
         arrays["log_weights"] = np.asarray(weighted.log_weights)
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
         if sets and isinstance(outer, MoleculeTarget):
-            metrics |= _reweighted(outer, sampler.outer(x), arrays["log_weights"], sets)
+            metrics |= _reweighted(outer, sampler.outer(weighted.states.position), arrays["log_weights"], sets)
     if sampler.dim == 2 and sampler.geometry is None and evaluates:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
@@ -181,7 +178,10 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
     num = reference.shape[0]
     if num == 0:
         return {}
-    log_q = np.asarray(sampler.model.log_prob(key, reference, sampler.sampling), np.float64)
+    values = sampler.inner_log_prob(key, reference)
+    if values is None:
+        return {}
+    log_q = np.asarray(values, np.float64)
     sampler.ledger.spend("metrics", num, with_gradient=False)
     exact = _log_densities(sampler.target, np.asarray(reference)).astype(np.float64) - sampler.target.log_z()
     error = float(np.std(log_q) / np.sqrt(num))

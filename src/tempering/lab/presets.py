@@ -9,7 +9,9 @@ from typing import Literal
 
 from tempering.errors import SettingsError
 from tempering.lab.ablations import ablations
+from tempering.lab.baseline_presets import BASELINE_PRESETS
 from tempering.lab.catalogue import unknown_preset
+from tempering.lab.diffusion_baselines import DIFFUSION_BASELINES
 from tempering.lab.molecule_presets import MOLECULE_PRESETS, Particles, named_run, pt_dm_like
 from tempering.runs.config import SETTINGS_OF, MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import (
@@ -230,6 +232,7 @@ PRESETS: dict[str, RunConfig] = {
 }
 """Every preset by name."""
 PRESETS |= MOLECULE_PRESETS
+PRESETS |= BASELINE_PRESETS | DIFFUSION_BASELINES
 
 ABLATIONS = {run.name: run for base in (PRESETS["mog40"], PRESETS["mw32"]) for run in ablations(base)}
 """Presets with one piece taken away or replaced; they are among `PRESETS` too."""

@@ -9,13 +9,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tempering.baselines.plan import check as check_baseline
+from tempering.baselines.plan import planned as baseline_plan
 from tempering.errors import BudgetError
 from tempering.kernels import Kernel, kernel_of
 from tempering.parallel_tempering import initial, temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.runs.ledger import Ledger
-from tempering.settings import DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
+from tempering.settings import BaselineSettings, DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
 from tempering.settings.checks import as_whole, require_count
 from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
@@ -233,8 +235,11 @@ def _refinements(settings: DescentSettings, kernel: Kernel) -> tuple[int, int]:
     return between, last
 
 
-def forecast(settings: MethodSettings, dim: int, budget: int | None) -> dict[str, int]:
+def forecast(settings: MethodSettings | BaselineSettings, dim: int, budget: int | None) -> dict[str, int]:
     """The evaluations of a run by stage; where the budget sets the sizes, the budget itself."""
+    if isinstance(settings, BaselineSettings):
+        plan = baseline_plan(settings, dim, budget)
+        return {"training": plan.training, "final_weights": plan.evaluations - plan.training}
     return {"at most": budget or default_budget(dim)} if settings.is_sized_by_budget else planned(settings, dim)
 
 
@@ -260,12 +265,15 @@ def planned(settings: MethodSettings, dim: int) -> dict[str, int]:
     }
 
 
-def check_budget(settings: MethodSettings, target: Target, budget: int | None) -> None:
+def check_budget(settings: MethodSettings | BaselineSettings, target: Target, budget: int | None) -> None:
     """Refuse a budget that is known to be too small before anything is written or spent; a pilot may refuse it later.
 
     Raises:
         BudgetError: saying what to give.
     """
+    if isinstance(settings, BaselineSettings):
+        check_baseline(settings, target, budget)
+        return
     each, dim, ladder = points_per_gradient(target), target.dim, settings.ladder
     has_ladder = ladder.temperatures is not None or ladder.hottest is not None
     if settings.is_sized_by_budget:

@@ -8,6 +8,13 @@ from typing import Any
 
 from tempering.errors import SettingsError
 from tempering.settings import (
+    BaselineSettings,
+    BNEMSettings,
+    CMCDSettings,
+    DDSSettings,
+    DiKLSettings,
+    FABSettings,
+    IDEMSettings,
     MethodSettings,
     PTDMSettings,
     PTSDSettings,
@@ -38,11 +45,17 @@ OWN_MODEL = "own model"
 """The target's name where `tempering run` fitted a model of a user's file, whose place the arguments say."""
 
 
-SETTINGS_OF: dict[str, type[MethodSettings]] = {
+SETTINGS_OF: dict[str, Any] = {
     "ptsd": PTSDSettings,
     "ptsd_paper": PTSDSettings,
     "pt_dm": PTDMSettings,
     "reweighted": ReweightedSettings,
+    "fab": FABSettings,
+    "dds": DDSSettings,
+    "cmcd": CMCDSettings,
+    "idem": IDEMSettings,
+    "bnem": BNEMSettings,
+    "dikl": DiKLSettings,
 }
 """The settings of every method that a configuration may name."""
 
@@ -52,7 +65,7 @@ class TargetConfig:
     """A target of the registry and its arguments, such as dim."""
 
     name: str = "mog40"
-    arguments: dict[str, int | str] = field(default_factory=dict)
+    arguments: dict[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,7 @@ class RunConfig:
     description: str
     target: TargetConfig
     method: str
-    settings: MethodSettings
+    settings: MethodSettings | BaselineSettings
     seed: int = 0
     budget: int | None = None
     metrics: MetricsConfig = field(default_factory=MetricsConfig)

@@ -23,8 +23,8 @@ def facts_of(sampler) -> dict[str, Any]:
         "geometry": None if geometry is None else geometry.as_dict(),
         "chart": None if chart is None or geometry is not None else chart.as_dict(),
         "structure": None if sampler.structure is None else sampler.structure.as_dict(),
-        "network": dataclasses.asdict(sampler.network),
-        "sampling": dataclasses.asdict(sampler.sampling),
+        "network": sampler.network and dataclasses.asdict(sampler.network),  # a baseline has none of them
+        "sampling": sampler.sampling and dataclasses.asdict(sampler.sampling),
         "settings": settings and {"kind": type(settings).__name__, **plain(settings)},
         "levels": [record.as_dict() for record in sampler.levels],
         "ledger": sampler.ledger.as_dict(),

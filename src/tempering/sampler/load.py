@@ -1,5 +1,6 @@
 """A sampler read back from its folder: arrays and JSON in, a `Sampler` out. Nothing in the folder is executed."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ from tempering.targets.shaped import as_saved
 from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 
-__all__ = ["load_sampler", "model_like", "stored_dim"]
+__all__ = ["READERS", "load_sampler", "model_like", "stored_dim"]
+
+
+Reader = Callable[[Path, dict[str, Any], Target | None, Structure | None, Chart | None], Sampler]
+
+READERS: dict[str, Reader] = {}
+"""Of samplers in other formats. `methods/registry.py` puts them here: a room imports only rooms below it."""
 
 
 def model_like(dim: int, network: Network) -> DiffusionModel:
@@ -60,13 +67,14 @@ def load_sampler(
     """
     folder = Path(folder)
     facts = read_json(folder / "sampler.json")
-    if facts.get("format") != FORMAT:
+    reader = READERS.get(str(facts.get("format")), _restored)
+    if facts.get("format") != FORMAT and reader is _restored:
         raise RunFolderError(
             f"{folder} was made by another version: it has format {facts.get('format')!r}, and this version reads "
             f"{FORMAT!r}; fit it again, or use that version"
         )
     try:
-        return _restored(folder, facts, target, structure, chart)
+        return reader(folder, facts, target, structure, chart)
     except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
         raise RunFolderError(
             f"{folder / 'sampler.json'} lacks what this version reads, or has it otherwise ({error!r}); it belongs to "

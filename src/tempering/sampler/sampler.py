@@ -133,6 +133,11 @@ class Sampler(Shown):
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
 
+    def inner_draws(self, key: Array, num: int, stage: str) -> Float[Array, "particle dim"]:
+        """Draws as those of `sample`, in the model's coordinates. `stage` is for methods whose draws cost something."""
+        del stage
+        return self.model.draw(key, num, self.sampling.raw, with_density=False)[0]
+
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
         """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
 
@@ -195,12 +200,27 @@ class Sampler(Shown):
         require_count("num", num, most=_MOST_DRAWS)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
-        draws, log_q = self.model.draw(
-            self._key(seed), int(num), self.sampling, with_density=True, is_quasi_random=is_quasi_random
-        )
-        weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+        proposal = self.proposed(self._key(seed), int(num), is_quasi_random=is_quasi_random)
+        weighted = self.weigh_proposed(proposal, "sampling")
         self.paid.note_seed(int(seed), weighted, is_quasi_random=is_quasi_random)
         return weighted
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether draws can be weighed: always, but for some baselines."""
+        return True
+
+    def proposed(self, key: Array, num: int, *, is_quasi_random: bool = False) -> Any:
+        """Draws that `weigh_proposed` is to weigh, in the model's coordinates. No target evaluation."""
+        return self.model.draw(key, num, self.sampling, with_density=True, is_quasi_random=is_quasi_random)
+
+    def weigh_proposed(self, proposal: Any, stage: str) -> Weighted:
+        """These draws with their weights; evaluations are entered under `stage`."""
+        return weigh(self.target, *proposal, jnp.ones(()), ledger=self.ledger, stage=stage)
+
+    def inner_log_prob(self, key: Array, points: Float[Array, "particle dim"]) -> Float[Array, " particle"] | None:
+        """Normalised log density in the model's coordinates; None for a baseline that has none."""
+        return self.model.log_prob(key, points, self.sampling)
 
     def log_prob(self, x: Any, *, seed: int = 0) -> np.ndarray:
         """Normalised log density of the sampler at one point or at many. No target evaluation.
@@ -217,12 +237,11 @@ class Sampler(Shown):
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
         rows = points.reshape((-1, self.dim))
-        if self.chart is None:
-            values = self.model.log_prob(self._key(seed), rows, self.sampling)
-        else:
-            inner, log_volume, is_inside = restrict_rows(self.chart, rows)
-            values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
-            values = jnp.where(is_inside, values, -jnp.inf)
+        inner, log_volume, is_inside = (rows, 0.0, True) if self.chart is None else restrict_rows(self.chart, rows)
+        values = self.inner_log_prob(self._key(seed), inner)
+        if values is None:
+            raise DensityError(f"{self.method} has no density of its draws; fit by 'ptsd' or 'fab' for one")
+        values = jnp.where(is_inside, values - log_volume, -jnp.inf)
         return np.asarray(values.reshape(points.shape[:-1]))
 
     def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:

@@ -37,7 +37,7 @@ from tempering.sampler.diagnosis.thresholds import (
 )
 from tempering.sampler.diagnosis.verdict import Finding
 
-__all__ = ["recorded_findings"]
+__all__ = ["recorded_findings", "weight_findings"]
 
 _REFERENCE = (
     "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
@@ -54,7 +54,14 @@ def recorded_findings(sampler) -> list[Finding]:
     """One finding a check, in the order of the run."""
     levels, checks = sampler.levels, sampler.checks
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
-    findings = [*start, *mode_findings(checks), *_way(sampler), *_rescues(levels), *_final(sampler), *_covered(sampler)]
+    findings = [
+        *start,
+        *mode_findings(checks),
+        *_way(sampler),
+        *_rescues(levels),
+        *weight_findings(sampler),
+        *_covered(sampler),
+    ]
     return [*findings, *_determinants(sampler), *_values(sampler), *_hurry(checks)]
 
 
@@ -221,7 +228,7 @@ def _rescues(levels: list[LevelRecord]) -> list[Finding]:
     return [Finding("levels that went wrong", "doubtful", measured, meaning, f"{_MORE}, `support=` or `reference=`")]
 
 
-def _final(sampler) -> list[Finding]:
+def weight_findings(sampler) -> list[Finding]:
     """The final weights, and log Z from them and from the last level."""
     name, all_draws = "final weights", getattr(sampler, "weighed", None)
     share, num, k = sampler.ess_fraction, sampler.checks.num_final_draws, sampler.pareto_k

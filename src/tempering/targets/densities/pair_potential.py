@@ -136,6 +136,14 @@ class PairPotential(Target):
             energy = energy + 0.5 * self.trap * jnp.sum(centred * centred)
         return energy
 
+    def particle_energies(self, x: Float[Array, " dim"]) -> Float[Array, " particle"]:
+        """U(x) in parts: half of the energy of every pair goes to either particle, and each has its own of the trap."""
+        axes = x.reshape(self.num_particles, self.spatial_dim).T
+        offsets = axes[:, :, None] - axes[:, None, :]
+        centred = axes - jnp.mean(axes, axis=1, keepdims=True)
+        pairs = 0.5 * self.count * jnp.sum(self._pair_energies(jnp.sum(offsets * offsets, axis=0)), axis=1)
+        return pairs + 0.5 * self.trap * jnp.sum(centred * centred, axis=0)
+
     def _pair_energies(self, squares: Float[Array, "particle particle"]) -> Float[Array, "particle particle"]:
         """V of every ordered pair from its squared distance; 0 on the diagonal."""
         is_self = jnp.eye(self.num_particles, dtype=bool)
