@@ -4,6 +4,7 @@ Where papers and code differ, or leave something open, docs/baselines.md says wh
 """
 
 import dataclasses
+from typing import Any
 
 from tempering.runs.config import MetricsConfig, RunConfig, TargetConfig
 from tempering.settings import BaselineSettings, DiKLSettings, FABSettings
@@ -15,7 +16,7 @@ METRICS = MetricsConfig(num_transport=2_000, is_paper_compatible=True)
 
 
 def with_small(
-    name: str, words: str, target: TargetConfig, settings: BaselineSettings, **smaller: float | bool | str | None
+    name: str, words: str, target: TargetConfig, settings: BaselineSettings, **smaller: Any
 ) -> list[RunConfig]:
     """A run with the papers' settings, and one with some of them changed that ends within ten minutes on a GPU."""
     small = dataclasses.replace(settings, **smaller)
