@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one device
     jobs = [(name, seed) for seed in options.seeds for name in options.presets]
     with ThreadPoolExecutor(options.workers) as pool:
-        done = list(pool.map(lambda job: _one(*job, options), jobs))
+        done = list(pool.map(lambda job: _one(job[0], job[1], options), jobs))
     content = json.loads(options.out.read_text()) if options.out.exists() else {"presets": {}}
     for name in options.presets:
         own = [result for (job, _), result in zip(jobs, done, strict=True) if job == name and result is not None]

@@ -37,17 +37,18 @@ class Generator(eqx.Module):
     """x = G(z): a network of `depth` hidden layers."""
 
     network: eqx.nn.MLP
+    latent_dim: int = eqx.field(static=True)
 
     def __init__(self, key: Key, dim: int, settings: DiKLSettings):
-        latent = settings.latent_dim or dim
-        self.network = eqx.nn.MLP(latent, dim, settings.width, settings.depth, jax.nn.silu, key=key)
+        self.latent_dim = settings.latent_dim or dim
+        self.network = eqx.nn.MLP(self.latent_dim, dim, settings.width, settings.depth, jax.nn.silu, key=key)
 
     def __call__(self, z: Float[Array, " latent"]) -> Float[Array, " dim"]:
         return self.network(z)
 
     def draw(self, key: Key) -> Float[Array, " dim"]:
         """One draw."""
-        return self(jax.random.normal(key, (self.network.layers[0].in_features,)))
+        return self(jax.random.normal(key, (self.latent_dim,)))
 
 
 class ScoreNetwork(eqx.Module):

@@ -64,7 +64,8 @@ class Buffer(eqx.Module):
         following = (self.next + len(log_weight)) % len(self.log_weight)
         log_weight = jnp.where(jnp.isfinite(log_weight) & jnp.isfinite(log_q), log_weight, -jnp.inf)
         parts = (self.position, position), (self.log_weight, log_weight), (self.log_q, log_q)
-        return Buffer(*(put(whole, new) for whole, new in parts), following)
+        position, log_weight, log_q = (put(whole, new) for whole, new in parts)
+        return Buffer(position, log_weight, log_q, following)
 
     def chosen(self, key: Key, num_batches: int, batch_size: int) -> Int[Array, "batch place"]:
         """Places drawn by weight without replacement (Gumbel top-k), in batches of random order."""

@@ -42,7 +42,7 @@ def clipped_by_median(window: int) -> optax.GradientTransformation:
         del params
         return _Norms(jnp.full((window,), jnp.nan), jnp.zeros((), jnp.int32))
 
-    def update(updates: Any, state: _Norms, params: Any = None) -> tuple[Any, _Norms]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Norms]:
         del params
         norm, median = norm_of(updates), jnp.nanmedian(state.norm)
         is_known = state.num >= max(1, window // 10)
