@@ -212,7 +212,7 @@ class Sampler(Shown):
 
     def proposed(self, key: Array, num: int, *, is_quasi_random: bool = False) -> Any:
         """Draws that `weigh_proposed` is to weigh, in the model's coordinates. No target evaluation."""
-        even = {"is_quasi_random": True} if is_quasi_random else {}
+        even: dict[str, Any] = {"is_quasi_random": True} if is_quasi_random else {}
         return self.model.draw(key, num, self.sampling, with_density=True, **even)
 
     def weigh_proposed(self, proposal: Any, stage: str) -> Weighted:
