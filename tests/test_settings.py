@@ -259,6 +259,8 @@ def test_every_setting_is_in_the_table():
             settings.DescentSettings,
         ):  # abstract
             continue
+        if issubclass(kind, settings.BaselineSettings):  # tests/learned_baselines/test_settings.py
+            continue
         groups = {field.name for field in dataclasses.fields(kind) if field.default_factory is not dataclasses.MISSING}
         covered = {field for of_kind, field, *_ in CASES if of_kind is kind}
         missing = {field.name for field in dataclasses.fields(kind)} - groups - covered

@@ -297,7 +297,7 @@ def _settings(method: str, given: Any, target: Target) -> Any:
             '{"training.num_steps": 2000}'
         )
     particles = {} if target.geometry is None else target.geometry.as_dict()
-    base = given if is_whole else METHODS[method].default(**particles)
+    base: Any = given if is_whole else METHODS[method].default(**particles)
     if not isinstance(base, wanted):
         raise SettingsError(f"method {method!r} takes {wanted.__name__}, not {type(base).__name__}")
     base = resolved(base, target.dim, **particles, atoms=target.atom_kinds, bonds=target.bonds)

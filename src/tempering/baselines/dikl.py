@@ -11,6 +11,7 @@ x_t = a x + s eps, and the gradient of sum_t KL(q_t || p_t) is the difference of
 under a flat p, which is Gaussian, to the posterior, with our own HMC; and MALA moves what it chose.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,6 +21,7 @@ import numpy as np
 import optax
 
 from tempering.baselines.contract import Baseline, Cost, Info
+from tempering.baselines.optimise import updated
 from tempering.baselines.refusals import refuse_particles, require_gradient
 from tempering.kernels import HMC, MALA, ChainState, init
 from tempering.settings import DiKLSettings
@@ -35,17 +37,18 @@ class Generator(eqx.Module):
     """x = G(z): a network of `depth` hidden layers."""
 
     network: eqx.nn.MLP
+    latent_dim: int = eqx.field(static=True)
 
     def __init__(self, key: Key, dim: int, settings: DiKLSettings):
-        latent = settings.latent_dim or dim
-        self.network = eqx.nn.MLP(latent, dim, settings.width, settings.depth, jax.nn.silu, key=key)
+        self.latent_dim = settings.latent_dim or dim
+        self.network = eqx.nn.MLP(self.latent_dim, dim, settings.width, settings.depth, jax.nn.silu, key=key)
 
     def __call__(self, z: Float[Array, " latent"]) -> Float[Array, " dim"]:
         return self.network(z)
 
     def draw(self, key: Key) -> Float[Array, " dim"]:
         """One draw."""
-        return self(jax.random.normal(key, (self.network.layers[0].in_features,)))
+        return self(jax.random.normal(key, (self.latent_dim,)))
 
 
 class ScoreNetwork(eqx.Module):
@@ -104,7 +107,7 @@ class _Flat(eqx.Module):
 
     def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
         """Independent draws."""
-        return self.mean + self.width * jax.random.normal(key, (num, *self.mean.shape))
+        return self.mean[None] + self.width * jax.random.normal(key, (num, *self.mean.shape))
 
 
 class _Posterior(Target):
@@ -166,14 +169,14 @@ def mixed_score(x_0: Array, gradient: Array, x_t: Array, a: Array) -> Float[Arra
 
 
 def score_loss(
-    network: ScoreNetwork, keys: Keys, x: Float[Array, "batch dim"], settings: DiKLSettings
+    network: Callable[..., Array], keys: Keys, x: Float[Array, "batch dim"], settings: DiKLSettings
 ) -> Float[Array, ""]:
     """Denoising score matching of draws x."""
     chain = chain_of(settings)
 
     def one(key: Key, x: Array) -> Array:
         step, eps = _noise(key, x.shape[0], settings)
-        score = network(chain.noised(x, eps, step), step / settings.num_noises)
+        score = network(chain.noised(x, eps, step), step.astype(float) / settings.num_noises)
         return jnp.mean((eps + chain.s[step] * score) ** 2)
 
     return jnp.mean(jax.vmap(one)(keys, x))
@@ -240,8 +243,7 @@ class DiKL(Baseline):
             x = jax.vmap(state.model.draw)(keys[0])
             loss_of = lambda own: score_loss(eqx.combine(own, rest), keys[1], x, settings)  # noqa: E731
             loss, gradient = jax.value_and_grad(loss_of)(arrays)
-            changes, memory = optimiser.update(gradient, memory, arrays)
-            return (optax.apply_updates(arrays, changes), memory), loss
+            return updated(optimiser, gradient, memory, arrays), loss
 
         keys = jax.random.split(key, settings.num_score_steps)
         (arrays, memory), losses = jax.lax.scan(update, (arrays, state.score_optimiser), keys)
@@ -258,7 +260,7 @@ class DiKL(Baseline):
             x_t, a = chain.noised(x, eps, step), chain.a[step]
             x_0, gradient, accepted = posterior_draw(key_posterior, x_t, a, chain.s[step], target, settings)
             # x_t moves with a G(z): the a of the chain rule cancels that of the loss.
-            return score(x_t, step / settings.num_noises) - mixed_score(x_0, gradient, x_t, a), accepted
+            return score(x_t, step.astype(float) / settings.num_noises) - mixed_score(x_0, gradient, x_t, a), accepted
 
         x = jax.vmap(state.model.draw)(keys[0])
         differences, accepted = jax.vmap(difference)(keys[1], keys[2], x)
@@ -268,5 +270,5 @@ class DiKL(Baseline):
             return jnp.mean(jnp.sum(jax.lax.stop_gradient(differences) * draws, axis=1))
 
         loss, gradient = jax.value_and_grad(loss_of)(arrays)
-        changes, memory = _optimisers(settings)[0].update(gradient, state.optimiser, arrays)
-        return eqx.combine(optax.apply_updates(arrays, changes), rest), memory, loss, jnp.mean(accepted)
+        arrays, memory = updated(_optimisers(settings)[0], gradient, state.optimiser, arrays)
+        return eqx.combine(arrays, rest), memory, loss, jnp.mean(accepted)

@@ -18,7 +18,7 @@ import optax
 
 from tempering.baselines.contract import Baseline, Cost, Drawn, Info
 from tempering.baselines.flow import Flow
-from tempering.baselines.optimise import clipped_by_median
+from tempering.baselines.optimise import clipped_by_median, norm_of, updated
 from tempering.baselines.refusals import refuse_particles, require_gradient
 from tempering.errors import SettingsError
 from tempering.kernels import HMC, ChainState, Kernel, RandomWalk, init
@@ -64,7 +64,8 @@ class Buffer(eqx.Module):
         following = (self.next + len(log_weight)) % len(self.log_weight)
         log_weight = jnp.where(jnp.isfinite(log_weight) & jnp.isfinite(log_q), log_weight, -jnp.inf)
         parts = (self.position, position), (self.log_weight, log_weight), (self.log_q, log_q)
-        return Buffer(*(put(whole, new) for whole, new in parts), following)
+        position, log_weight, log_q = (put(whole, new) for whole, new in parts)
+        return Buffer(position, log_weight, log_q, following)
 
     def chosen(self, key: Key, num_batches: int, batch_size: int) -> Int[Array, "batch place"]:
         """Places drawn by weight without replacement (Gumbel top-k), in batches of random order."""
@@ -209,16 +210,18 @@ class FAB(Baseline):
                 eqx.combine(own, rest), *batch, settings.alpha, settings.max_weight
             )
             (loss, (log_q, change)), gradient = jax.value_and_grad(loss_of, has_aux=True)(arrays)
-            changes, memory = optimiser_of(settings).update(gradient, optimiser, arrays)
             # One point that the flow has left behind must not end training: its weight is brought up to date below.
-            is_good = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
-            after = optax.apply_updates(arrays, changes), memory
+            is_good = jnp.isfinite(loss) & jnp.isfinite(norm_of(gradient))
+            after = updated(optimiser_of(settings), gradient, optimiser, arrays)
             arrays, optimiser = jax.tree.map(lambda new, old: jnp.where(is_good, new, old), after, (arrays, optimiser))
-            return (arrays, optimiser, buffer.updated(places, log_q, change)), (jnp.where(is_good, loss, 0.0), ~is_good)
+            return (arrays, optimiser, buffer.updated(places, log_q, change)), (
+                jnp.where(is_good, loss, 0.0),
+                is_good.astype(float),
+            )
 
-        (arrays, optimiser, buffer), (losses, is_bad) = jax.lax.scan(update, (arrays, state.optimiser, buffer), chosen)
+        (arrays, optimiser, buffer), (losses, is_used) = jax.lax.scan(update, (arrays, state.optimiser, buffer), chosen)
         step_size = adapted(state.step_size, accepted, settings)
-        info = {"loss": jnp.sum(losses) / jnp.maximum(1, jnp.sum(~is_bad)), "left_out": jnp.mean(is_bad.astype(float))}
+        info = {"loss": jnp.sum(losses) / jnp.maximum(1.0, jnp.sum(is_used)), "left_out": 1.0 - jnp.mean(is_used)}
         info |= {"acceptance": jnp.mean(accepted), "step_size": jnp.mean(step_size)}
         return State(eqx.combine(arrays, rest), optimiser, step_size, buffer), info
 

@@ -55,8 +55,8 @@ def load_baseline(
         model=tree_from(model, read_arrays(folder / "sampler.npz")),
         target=target,
         method=facts["method"],
-        network=None,  # pyright: ignore[reportArgumentType]
-        sampling=None,  # pyright: ignore[reportArgumentType]
+        network=None,
+        sampling=None,
         levels=[LevelRecord.from_dict(record) for record in facts["levels"]],
         ledger=Ledger.from_dict(facts["ledger"]),
         log_z=facts["log_z"],
@@ -64,7 +64,7 @@ def load_baseline(
         ess_fraction=facts["ess_fraction"],
         pareto_k=facts["pareto_k"],
         checks=Checks.from_dict(facts["checks"]),
-        settings=settings,  # pyright: ignore[reportArgumentType]
+        settings=settings,
         chart=chart,
         structure=read_structure(facts["structure"], structure or (None if target is None else target.structure)),
         folder=folder,

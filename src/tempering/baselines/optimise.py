@@ -1,4 +1,4 @@
-"""A clipping of gradients by their own history, as fab-jax does it."""
+"""One update of a network's arrays; and a clipping of gradients by their own history, as fab-jax does it."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import optax
 
 from tempering.types import Array, Float, Int
 
-__all__ = ["clipped_by_median"]
+__all__ = ["clipped_by_median", "norm_of", "updated"]
 
 _CLIP, _IGNORE = 2.0, 10.0
 """Of the median norm: where gradients are clipped, and from which they are left out."""
@@ -17,6 +17,18 @@ _CLIP, _IGNORE = 2.0, 10.0
 class _Norms(NamedTuple):
     norm: Float[Array, " window"]
     num: Int[Array, ""]
+
+
+def updated(optimiser: optax.GradientTransformation, gradient: Any, memory: Any, arrays: Any) -> tuple[Any, Any]:
+    """The arrays after one update, and the optimiser's memory."""
+    with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
+        changes, memory = optimiser.update(gradient, memory, arrays)
+    return optax.apply_updates(arrays, changes), memory
+
+
+def norm_of(tree: Any) -> Float[Array, ""]:
+    """Of all leaves together."""
+    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
 
 
 def clipped_by_median(window: int) -> optax.GradientTransformation:
@@ -30,9 +42,9 @@ def clipped_by_median(window: int) -> optax.GradientTransformation:
         del params
         return _Norms(jnp.full((window,), jnp.nan), jnp.zeros((), jnp.int32))
 
-    def update(updates: Any, state: _Norms, params: Any = None) -> tuple[Any, _Norms]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Norms]:
         del params
-        norm, median = optax.global_norm(updates), jnp.nanmedian(state.norm)
+        norm, median = norm_of(updates), jnp.nanmedian(state.norm)
         is_known = state.num >= max(1, window // 10)
         factor = jnp.minimum(1.0, _CLIP * median / jnp.maximum(norm, 1e-30))
         factor = jnp.where(norm > _IGNORE * median, 0.0, factor)

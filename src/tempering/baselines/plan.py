@@ -64,8 +64,8 @@ def planned(settings: BaselineSettings, dim: int, budget: int | None, per_gradie
         plan = Plan(settings.num_steps, num_final, init, step, final, per_gradient)
         if budget is not None and plan.evaluations > budget:
             raise BudgetError(
-                f"num_steps = {settings.num_steps:,} and {num_final:,} final draws need {plan.evaluations:,} "
-                f"evaluations, more than the budget of {budget:,}: {words}; raise `budget`, or lower num_steps or "
+                f"the plan of {settings.num_steps:,} steps and {num_final:,} final draws needs {plan.evaluations:,} "
+                f"evaluations, more than the budget of {budget:,}: {words}; raise the budget, or lower num_steps or "
                 "num_final_draws, or leave num_steps out"
             )
         return plan

@@ -44,12 +44,16 @@ class BaselineSampler(Sampler):
         inner_dim: dimension of the coordinates that the method works in.
     """
 
+    # A method draws with a model of its own, and has neither the network nor the solver of a diffusion model.
+    model: Any
+    network: None
+    sampling: None
+    settings: Any = None
     inner_dim: int = 0
 
     @property
     def baseline(self) -> Baseline:
         """The method."""
-        assert isinstance(self.settings, BaselineSettings)
         return baseline_of(self.settings.method)
 
     @property
@@ -59,7 +63,6 @@ class BaselineSampler(Sampler):
 
     @property
     def _unit(self) -> float:
-        assert isinstance(self.settings, BaselineSettings)
         return self.settings.scale
 
     @property
@@ -198,14 +201,14 @@ def finished(
         model=model,
         target=target,
         method=method.title,
-        network=None,  # pyright: ignore[reportArgumentType]
-        sampling=None,  # pyright: ignore[reportArgumentType]
+        network=None,
+        sampling=None,
         levels=journal.ordered(),
         ledger=ledger,
         checks=Checks(time_limit=clock.limit, hurried=", ".join(clock.hurried) or None),
         chart=target.chart,
         structure=target.structure,
-        settings=settings,  # pyright: ignore[reportArgumentType]
+        settings=settings,
         inner_dim=target.dim,
     )
     if plan.num_final == 0:

@@ -126,16 +126,17 @@ def _block(
         before, sums, num_good, num_bad = carry
         state, info = step(index, before)
         is_good = _is_finite(state.model) & jnp.isfinite(info["loss"])
+        is_bad = ~is_good | (info.get("left_out", jnp.zeros(())) > 0.0)
         after = eqx.filter(state, eqx.is_array)
         chosen = jax.tree.map(lambda new, old: jnp.where(is_good, new, old), after, before)
         sums = {name: sums[name] + jnp.where(is_good, value, 0.0) for name, value in info.items()}
-        return chosen, sums, num_good + is_good, num_bad + (~is_good | (info.get("left_out", 0.0) > 0))
+        return chosen, sums, num_good + is_good.astype(int), num_bad + is_bad.astype(int)
 
     _, shapes = eqx.filter_eval_shape(step, jnp.zeros((), jnp.int32), arrays)
     nothing = {name: jnp.zeros((), shape.dtype) for name, shape in shapes.items()}
     zero = jnp.zeros((), jnp.int32)
     arrays, sums, num_good, num_bad = jax.lax.fori_loop(0, num, body, (arrays, nothing, zero, zero))
-    means = {name: total / num_good for name, total in sums.items()}
+    means = {name: total / num_good.astype(float) for name, total in sums.items()}
     progress = _Progress(eqx.combine(arrays, rest), progress.done + num, progress.num_bad + num_bad)
     return progress, means
 

@@ -212,11 +212,13 @@ class Sampler(Shown):
 
     def proposed(self, key: Array, num: int, *, is_quasi_random: bool = False) -> Any:
         """Draws that `weigh_proposed` is to weigh, in the model's coordinates. No target evaluation."""
-        return self.model.draw(key, num, self.sampling, with_density=True, is_quasi_random=is_quasi_random)
+        even: dict[str, Any] = {"is_quasi_random": True} if is_quasi_random else {}
+        return self.model.draw(key, num, self.sampling, with_density=True, **even)
 
     def weigh_proposed(self, proposal: Any, stage: str) -> Weighted:
         """These draws with their weights; evaluations are entered under `stage`."""
-        return weigh(self.target, *proposal, jnp.ones(()), ledger=self.ledger, stage=stage)
+        draws, log_q = proposal
+        return weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage=stage)
 
     def inner_log_prob(self, key: Array, points: Float[Array, "particle dim"]) -> Float[Array, " particle"] | None:
         """Normalised log density in the model's coordinates; None for a baseline that has none."""

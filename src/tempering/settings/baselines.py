@@ -137,7 +137,8 @@ class FABSettings(BaselineSettings):
         for name in ("is_mixing", "is_adapting"):
             require_flag(name, getattr(self, name))
         least = self.batch_size * self.num_updates
-        require_count("first_buffer_size", self.first_buffer_size)
+        for name in ("first_buffer_size", "buffer_size"):
+            require_count(name, getattr(self, name))
         require(
             self.first_buffer_size + self.batch_size >= least,
             "first_buffer_size",

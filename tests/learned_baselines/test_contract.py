@@ -15,8 +15,7 @@ from tempering.baselines.contract import Cost, row_keys
 from tempering.baselines.fab import FAB
 from tempering.errors import BudgetError, DensityError, RunFolderError, SettingsError
 from tempering.runs.ledger import Ledger
-from tempering.targets import anisotropic_gaussian
-from tempering.targets.densities.pair_potential import lennard_jones
+from tempering.targets import anisotropic_gaussian, lennard_jones
 
 
 def gaussian(x):
@@ -96,7 +95,7 @@ def test_a_killed_fit_goes_on_bit_for_bit(fitted, tmp_path, monkeypatch):
         fit(name, out=tmp_path / "run", callback=kill)
     resumed = fit(name, out=tmp_path / "run")
     np.testing.assert_array_equal(resumed.sample(5), sampler.sample(5))
-    assert resumed.ledger.points == sampler.ledger.points
+    assert resumed.evaluations == sampler.evaluations and resumed.log_z == sampler.log_z
     with pytest.raises(RunFolderError, match="another density"):
         fit(name, out=tmp_path / "run", seed=1)
 
@@ -146,19 +145,11 @@ def test_what_a_method_cannot_serve_is_refused():
 
 
 class _Breaking(FAB):
-    """FAB whose second step breaks down."""
-
-    title = "breaking"
+    """FAB whose every step breaks down."""
 
     def step(self, key, state, target, settings):
         state, info = super().step(key, state, target, settings)
-        is_bad = jnp.isnan(state.model.location[0]) | (info["loss"] > self.limit)
-        poisoned = eqx.tree_at(
-            lambda own: own.model.location, state, state.model.location * jnp.where(is_bad, jnp.nan, 1.0)
-        )
-        return poisoned, info
-
-    limit = -jnp.inf  # every step
+        return eqx.tree_at(lambda own: own.model.location, state, state.model.location * jnp.nan), info
 
 
 def test_a_step_that_breaks_down_is_left_out_and_told(monkeypatch):

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_fraction, assert_mean, must_fail
-from tempering.baselines.fab import Buffer, ais, buffer_loss
+from tempering.baselines.contract import row_keys
+from tempering.baselines.fab import FAB, Buffer, ais, buffer_loss
 from tempering.baselines.flow import Flow
 from tempering.baselines.optimise import clipped_by_median
 from tempering.kernels import HMC, RandomWalk
+from tempering.settings import FABSettings
 from tempering.targets import Target
 
 KEY = jax.random.key(11)
@@ -103,11 +105,8 @@ def _square_over(mean, variance, mean_q, variance_q):
 
 
 def test_weights_of_the_flow_are_unbiased(flow):
-    from tempering.baselines.contract import row_keys
-    from tempering.baselines.fab import FAB
-
     target = Normal(2, 0.5, 1.2, 0.7)
-    drawn = FAB().draw_weighted(row_keys(KEY, 6000), flow, target, None)
+    drawn = FAB().draw_weighted(row_keys(KEY, 6000), flow, target, FABSettings())
     assert_mean(np.exp(np.asarray(drawn.log_weight)), np.exp(0.7), name="Z of the flow's weights")
     must_fail(assert_mean, np.exp(np.asarray(drawn.log_weight)), np.exp(0.9), name="another Z")
 
@@ -118,9 +117,8 @@ def test_the_loss_has_the_gradient_of_its_divergence(flow):
     width = np.sqrt(1 / (2 / variance - 1 / old))
     points = width * jax.random.normal(jax.random.key(2), (40_000, 2))
     log_q_old = jax.vmap(flow.log_density)(points)
-    moved = eqx.tree_at(
-        lambda own: (own.location, own.log_scale), flow, (jnp.array([0.3, 0.0]), jnp.log(jnp.array([1.7, 1.4])))
-    )
+    new = jnp.array([0.3, 0.0]), jnp.log(jnp.array([1.7, 1.4]))
+    moved = eqx.tree_at(lambda own: (own.location, own.log_scale), flow, new)
 
     def gradients(alpha):
         def of_one(point, log_q):
