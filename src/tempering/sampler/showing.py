@@ -86,9 +86,9 @@ class Shown:
     ) -> Any:
         """Draws as ArviZ inference data: variables by name, or x for plain rows.
 
-        Draws are independent. They are cut into chains only so that ArviZ can compare parts of them: R-hat is then near
-        1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has `log_weights`
-        and `log_density` of every draw where they are known; `sample_exact` makes draws that need no weights.
+        Draws are independent. They are divided into chains only so that ArviZ can compare parts of them: R-hat is then
+        near 1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has
+        `log_weights` and `log_density` of every draw if they are known. `sample_exact` makes draws without weights.
 
         Args:
             num: how many, as of `sample`. None takes the weighted draws that were paid for, at no evaluation.
