@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from support.commands import as_users_run_it, command, refused
+from support.commands import as_users_run_it, command, refused, without_report
 from support.tiny import PT_DM_CHANGES, files_of, result_of
 from tempering import load
 from tempering.errors import DensityError
@@ -86,7 +86,8 @@ def test_python_does_not_run_the_file(made):
 def test_a_stopped_run_ends_where_an_undisturbed_one_does(made, copy):
     for name in ("sampler.npz", "sampler.json", "samples.npz", "evaluation.npz", "result.json"):
         (copy / name).unlink()
-    code, _, errors = command("resume", copy, "--quiet")
+    with without_report():
+        code, _, errors = command("resume", copy, "--quiet")
     assert code == 0, errors
     assert result_of(copy) == result_of(made[0] / "run")
     assert files_of(copy)["sampler.npz"] == files_of(made[0] / "run")["sampler.npz"]
