@@ -19,6 +19,7 @@ from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_json, write_arrays, write_json
 from tempering.sampler.diagnosis import Finding, Verdict
 
+
 @pytest.fixture(scope="session", autouse=True)
 def letters_of_users():
     """Letters of PDF files that are quick to write; what users get is handed to the test that asks for it."""

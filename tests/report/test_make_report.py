@@ -95,7 +95,7 @@ def test_every_figure_is_a_file_of_three_kinds_and_is_in_the_page(plane_report):
 
 
 def test_letters_of_users_files_are_such_as_journals_take(letters_of_users, monkeypatch):
-    figure = render(2, 1, lambda figure: figure.text(0.5, 0.5, "letters"))
+    figure = render(2.0, 1.0, lambda figure: figure.text(0.5, 0.5, "letters"))
     assert b"/Type3" in bytes_of(figure, "pdf"), "the quick letters of the other tests, which the check must notice"
     monkeypatch.setitem(FILE_STYLE, "pdf.fonttype", letters_of_users)
     assert b"/CIDFontType2" in (content := bytes_of(figure, "pdf")) and b"/Type3" not in content
