@@ -144,7 +144,7 @@ def _write_netcdf(place: Path, arrays: dict[str, np.ndarray], beside: dict[str, 
 
 
 def inference_data(arrays: dict[str, np.ndarray], stats: dict[str, np.ndarray], num_chains: int, **labels: Any) -> Any:
-    """ArviZ inference data: draws divided into chains of equal length, so that ArviZ can compare them; a rest is left out.
+    """ArviZ inference data: draws divided into chains of equal length, for ArviZ to compare; a rest is left out.
 
     Args:
         arrays: by name, with draws first; `draws` alone is called x.
