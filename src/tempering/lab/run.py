@@ -15,7 +15,7 @@ from tempering.api import load
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
-from tempering.lab.own_models import evaluating, target_of
+from tempering.lab.own_models import evaluating, placed, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, default_budget, forecast
@@ -60,7 +60,7 @@ def run(
     target = target_of(config) if target is None else target
     forecast(config.settings, target.dim, config.budget)  # refuses a ladder that nothing can be planned for
     check_budget(config.settings, target, config.budget)
-    with RunFolder.create(folder, config) as opened:
+    with RunFolder.create(folder, placed(config, as_path(folder))) as opened:
         with noted(opened.path, on_event) as observe:
             return _carry_out(opened, target, observe, time_limit)
 
@@ -70,7 +70,7 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event, *, time_limit: 
     with RunFolder.open(folder) as opened:
         if (opened.path / "result.json").exists():
             return read_json(opened.path / "result.json")
-        target = target_of(opened.config)
+        target = target_of(opened.config, opened.path)
         opened.log({"event": "resume"})
         opened.mend()
         with noted(opened.path, on_event) as observe:
@@ -83,11 +83,11 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
     The improved sampler takes the place of the old one, which is kept in `before-1`, `before-2`, ...
     """
     with RunFolder.open(folder) as opened:
-        sampler = load_sampler(opened.path, target_of(opened.config))
+        sampler = load_sampler(opened.path, target_of(opened.config, opened.path))
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
             watch = Stopwatch(opened)
-            with evaluating(opened.config, sampler.target):
+            with evaluating(opened.config, sampler.target, opened.path):
                 observed = watching(watch.observe, logged(), observe)
                 improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
             improved.seconds = watch.stop()
@@ -111,7 +111,7 @@ def load_run(folder: str | Path, *, evaluates: bool) -> Any:
     if not evaluates:
         with suppress(SettingsError):  # of coordinates that only the model has
             return load(path)
-    return load_sampler(path, target_of(config))
+    return load_sampler(path, target_of(config, path))
 
 
 @collected_seldom()
@@ -125,7 +125,7 @@ def evaluate_folder(
         config: whose `metrics` to judge by, and nothing else of it counts: a preset's will do; None takes the run's.
     """
     with RunFolder.open(folder) as opened:
-        sampler = load_sampler(opened.path, target_of(opened.config))
+        sampler = load_sampler(opened.path, target_of(opened.config, opened.path))
         with noted(opened.path, on_event) as observe:
             return _judge(opened, sampler, (config or opened.config).metrics, observe)
 
@@ -140,7 +140,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent, time_limit:
         watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
         kind = Kind.of(config.method, target.dim, budget, config.settings)
         observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
-        with evaluating(config, target):
+        with evaluating(config, target, folder.path):
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),

@@ -22,7 +22,7 @@ __all__ = ["SUFFIXES", "check_place", "columns_of", "inference_data", "named_arr
 _WEIGHTS, _DENSITY = "log_weights", "log_density"
 _NAMES = ".paramnames"
 """Of the file that GetDist reads names from."""
-_INDEPENDENT = "draws are independent; chains are only a way to cut them, and no draw has a history"
+_INDEPENDENT = "draws are independent; chains are only equal parts of them, and no draw has a history"
 
 
 def check_place(path: str | Path) -> Path:
@@ -144,7 +144,7 @@ def _write_netcdf(place: Path, arrays: dict[str, np.ndarray], beside: dict[str, 
 
 
 def inference_data(arrays: dict[str, np.ndarray], stats: dict[str, np.ndarray], num_chains: int, **labels: Any) -> Any:
-    """ArviZ inference data: draws cut into chains of equal length, so that ArviZ can compare them; a rest is left out.
+    """ArviZ inference data: draws divided into chains of equal length, for ArviZ to compare; a rest is left out.
 
     Args:
         arrays: by name, with draws first; `draws` alone is called x.

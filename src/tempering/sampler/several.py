@@ -163,7 +163,7 @@ class Samplers:
         return Verdict(tuple(findings))
 
     def _own_findings(self) -> list[Finding]:
-        """One finding a member: its own verdict."""
+        """One finding for each member: its own verdict."""
         findings = []
         for seed, sampler in zip(self.seeds, self.members, strict=True):
             verdict = sampler.diagnose()

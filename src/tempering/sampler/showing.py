@@ -1,6 +1,7 @@
 """How a sampler shows itself and hands its draws to others: words, tables, figures, ArviZ, files."""
 
 import difflib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,9 @@ class Shown:
     ) -> Any:
         """Draws as ArviZ inference data: variables by name, or x for plain rows.
 
-        Draws are independent. They are cut into chains only so that ArviZ can compare parts of them: R-hat is then near
-        1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has `log_weights`
-        and `log_density` of every draw where they are known; `sample_exact` makes draws that need no weights.
+        Draws are independent. They are divided into chains only so that ArviZ can compare parts of them: R-hat is then
+        near 1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has
+        `log_weights` and `log_density` of every draw if they are known. `sample_exact` makes draws without weights.
 
         Args:
             num: how many, as of `sample`. None takes the weighted draws that were paid for, at no evaluation.
@@ -229,6 +230,26 @@ class Shown:
         if path is not None:
             write_figure(figures[name], path)
         return figures[name]
+
+    def report(self, file: str | Path = "report.html") -> Path:
+        """Write the report of this sampler as one web page that needs no network; no evaluation.
+
+        It is the page that `tempering report FOLDER` makes of a run folder: the answer, the verdict, the cost, how the
+        fit went, and how to make and cite it. A sampler that `fit(out=...)` made, or that was loaded, shows the levels
+        of its folder as well.
+
+        Args:
+            file: of the page; it ends in .html. An older page there is replaced.
+
+        Returns:
+            The file.
+
+        Raises:
+            SettingsError: for another ending, or if the extra `plots` is not installed.
+            RunFolderError: if the file cannot be written.
+        """
+        # By name: the page belongs to the laboratory, and a room imports only rooms below it.
+        return import_module("tempering.lab.report").report_of(self, file)
 
     def _contents(self, num: int | None, seed: int) -> Any:
         from tempering.plots.sampler_figures import SamplerContents

@@ -79,7 +79,7 @@ class Target(eqx.Module):
     """What chains move with: one of each particle, or of each of the blocks of equal size that make a point."""
 
     atom_kinds = _Optional[tuple[int, ...]](())
-    """Who the particles are, where they are told apart."""
+    """The kind of every particle, if kinds differ."""
 
     bonds = _Optional[tuple[tuple[int, int], ...]](())
     """Pairs of particles that are joined."""

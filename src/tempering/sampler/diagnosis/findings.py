@@ -51,7 +51,7 @@ _COVER = (
 
 
 def recorded_findings(sampler) -> list[Finding]:
-    """One finding a check, in the order of the run."""
+    """One finding for each check, in the order of the run."""
     levels, checks = sampler.levels, sampler.checks
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
     findings = [
