@@ -61,7 +61,8 @@ def reproduce(
         limit = None if most_minutes is None else 60 * most_minutes
         with choose_display(quiet=quiet, name=name) as on_event:
             is_done = work_off(work, limit, lambda text: print(text, flush=True), on_event)
-    print(f"\n{show(work)}\n\nwritten: {work.file}")
+    written = f"written: {work.file}" if work.file.exists() else "nothing was written: no cell is finished yet"
+    print(f"\n{show(work)}\n\n{written}")
     if not is_done:
         print("\ncells are left: the same command goes on with them", file=sys.stderr)
     return 0 if is_done else 1

@@ -3,6 +3,7 @@
 Where git or the commit is missing the age is unknown, and is said to be so.
 """
 
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -47,17 +48,18 @@ def age(root: Path, made: str) -> int | None:
 
 
 def made_at(root: Path, commits: list[str]) -> str:
-    """The commits of a row as a cell of a table: each short, the oldest first, with a mark where code came after it."""
-    words = []
-    for each in dict.fromkeys(name.split()[0] for name in commits if name.split()):
-        since = age(root, each)
-        after = f" {MARK}{since}" if since else (f" {MARK}?" if since is None else "")
-        words.append((-(since or 0), f"{each[:7]}{after}"))
-    return ", ".join(text for _, text in sorted(words)) or "–"
+    """The oldest commit of a row as a cell of a table, with a mark where code came after it, and how many came later."""
+    names = list(dict.fromkeys(name.split()[0][:7] for name in commits if name.split()))
+    if not names:
+        return "–"
+    unknown = float("inf")
+    ages = {name: age(root, name) for name in names}
+    oldest = max(names, key=lambda name: unknown if ages[name] is None else ages[name])
+    since = ages[oldest]
+    mark = f" {MARK}?" if since is None else (f" {MARK}{since}" if since else "")
+    return f"{oldest}{mark}" + (f", {len(names) - 1} later" if len(names) > 1 else "")
 
 
 def without_marks(text: str) -> str:
     """A page without its marks of age: they change with every commit, and the page need not."""
-    import re
-
     return re.sub(rf" {MARK}(\d+|\?)", "", text)

@@ -106,11 +106,12 @@ def _extrapolations(seeds: list[int] | None, is_quick: bool) -> list[Cell]:
 
 _ALDP = partial(_fits, ["aldp-paper", "aldp-paper-pt-dm", "aldp", "aldp-pt-dm"])
 _ALL = _of_methods(*TARGETS)
+_OF_MOG40, _OF_MW32 = (partial(tables.quality, targets=(target,)) for target in ("mog40", "mw32"))
 
 REPRODUCTIONS: dict[str, Reproduction] = {
     "table-quality": Reproduction(_ALL, tables.quality),
     "table-calls": Reproduction(_ALL, tables.calls),
-    "figure-front": Reproduction(_of_methods("mw32"), tables.quality, figures.front),
+    "figure-front": Reproduction(_of_methods("mw32"), _OF_MW32, figures.front),
     "figure-pareto": Reproduction(
         _pareto,
         lambda view: tables.pareto(view, _pareto_names(view.is_quick)),
@@ -133,8 +134,8 @@ REPRODUCTIONS: dict[str, Reproduction] = {
     "figure-ramachandran": Reproduction(_ALDP, tables.aldp, panels.ramachandran),
     "figure-aldp-marginals": Reproduction(_ALDP, tables.aldp, panels.aldp_marginals),
     "figure-aldp-energy": Reproduction(_ALDP, tables.aldp, panels.aldp_energy),
-    "panels-mog40": Reproduction(_of_methods("mog40"), tables.quality, panels.mog40),
-    "panels-mw32": Reproduction(_of_methods("mw32"), tables.quality, panels.mw32),
+    "panels-mog40": Reproduction(_of_methods("mog40"), _OF_MOG40, panels.mog40),
+    "panels-mw32": Reproduction(_of_methods("mw32"), _OF_MW32, panels.mw32),
     "table-lj55-langevin": Reproduction(_of_methods("lj55"), tables.langevin),
 }
 """By the names of `names.NAMES`."""

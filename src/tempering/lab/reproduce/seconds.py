@@ -1,6 +1,7 @@
 """How long a cell takes here: from like fits on this machine, else scaled from times under results/, and said so."""
 
 import statistics
+from pathlib import Path
 from typing import Any
 
 import jax
