@@ -20,7 +20,9 @@ def test_the_results_table_is_current():
         # Marks of age change with every commit that touches the algorithm; the figures must not.
         assert without_marks(text) == without_marks(rewritten(text)), "run `python benchmarks/results_table.py`"
         altered = text.replace(figure, "1,080,201")
-        assert without_marks(altered) != without_marks(rewritten(altered)), "the comparison would not notice a changed figure"
+        assert without_marks(altered) != without_marks(rewritten(altered)), (
+            "the comparison would not notice a changed figure"
+        )
 
 
 def test_the_page_of_the_paper_is_current():

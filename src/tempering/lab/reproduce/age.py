@@ -48,7 +48,7 @@ def age(root: Path, made: str) -> int | None:
 
 
 def made_at(root: Path, commits: list[str]) -> str:
-    """The oldest commit of a row as a cell of a table, with a mark where code came after it, and how many came later."""
+    """The oldest commit of a row, with a mark where code came after it, and how many commits are later."""
     names = list(dict.fromkeys(name.split()[0][:7] for name in commits if name.split()))
     if not names:
         return "–"

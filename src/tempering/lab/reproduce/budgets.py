@@ -44,13 +44,13 @@ def scaled(config: RunConfig, budget: int) -> RunConfig:
         )
         return dataclasses.replace(config, settings=settings, budget=budget)
 
-    def cost(factor: float) -> float:
+    def cost(factor: float) -> int:
         try:
             return sum(planned(at(factor).settings, dim).values())
         except SettingsError:
-            return 0.0  # too small to be a plan: a larger factor is looked for
+            return 0  # too small to be a plan: a larger factor is looked for
 
-    low, high = 0.0, 2.0 * budget / max(1.0, cost(1.0))
+    low, high = 0.0, 2.0 * budget / max(1, cost(1.0))
     for _ in range(40):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if cost(middle) <= budget else (low, middle)

@@ -36,7 +36,7 @@ def short_result(result: dict[str, Any]) -> Record:
     return short
 
 
-def mean_and_error(values: list[float]) -> dict[str, float | None]:
+def mean_and_error(values: list[Any]) -> dict[str, float | None]:
     """Mean and standard error; None where there are too few values."""
     if not values:
         return {"mean": None, "error": None}

@@ -39,8 +39,8 @@ def paper_cell(value: Any, digits: int = 2) -> str:
     return with_error(*value, digits=digits) if isinstance(value, tuple) else number(value, digits)
 
 
-def _power(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2g}".replace("e+0", "e").replace("e+", "e")
+def _power(value: int | float | None) -> str:
+    return "–" if value is None else f"{value:.3g}".replace("e+0", "e").replace("e+", "e")
 
 
 def w_names(target: str) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def quality(view: View, targets: tuple[str, ...] = tuple(TARGETS)) -> Table:
         for method, words in rows_of(target).items():
             found = view.of(preset_name(target, method))
             paper = known[target].get(method, (None,) * 3)
-            ours = [found.metric(TVD), found.metric(MMD, digits=3), found.metric(*w_names(target))]
+            ours = [found.metric(TVD, digits=3), found.metric(MMD, digits=3), found.metric(*w_names(target))]
             cells = [cell for pair in zip(ours, map(paper_cell, paper), strict=True) for cell in pair]
             rows.append([TARGETS[target], words, _spent(found), *cells, found.seeds, found.made])
     header = ["target", "method", "evaluations", "TVD", "paper", "MMD", "paper", "W", "paper", "seeds", "made at"]
@@ -111,7 +111,7 @@ def ablation(view: View) -> Table:
     for name in names:
         found, paper = view.of(name), known.get(name, (None, None))
         what = VARIANTS[name][2] if name in VARIANTS else "nothing: the paper's settings, truncation at 0.99"
-        shown = [found.metric(TVD), paper_cell(paper[0]), found.metric(*W_POINTS), paper_cell(paper[1])]
+        shown = [found.metric(TVD, digits=3), paper_cell(paper[0]), found.metric(*W_POINTS), paper_cell(paper[1])]
         shown += [found.metric("region_max_error", digits=3), found.metric("ess_fraction")]
         rows.append([f"`{name}`", what, *shown, found.seeds, found.made])
     header = ["cell", "what is different", "TVD", "paper", "W", "paper", "largest region error", "ESS", "seeds"]
@@ -125,7 +125,7 @@ def pareto(view: View, names: dict[str, tuple[int, ...]]) -> Table:
     for name, budgets in names.items():
         for budget in budgets:
             found = view.of(name, budget=budget)
-            shown = [found.metric(TVD), found.metric(*W_POINTS), found.metric("region_max_error", digits=3)]
+            shown = [found.metric(TVD, digits=3), found.metric(*W_POINTS), found.metric("region_max_error", digits=3)]
             rows.append([f"`{name}`", f"{budget:,}", _spent(found), *shown, found.seeds, found.made])
     view.note("Every method is judged by plain, independent draws: no weights, no quasi-random points, no thinning.")
     header = ["cell", "budget", "evaluations", "TVD", "W", "largest region error", "seeds", "made at"]
@@ -196,7 +196,11 @@ def aldp(view: View) -> Table:
         found, paper = view.of(name), known.get(name, (None, None))
         shown = [found.metric("log_likelihood", "reference_log_likelihood"), paper_cell(paper[0])]
         shown += [found.metric("ramachandran_kl", digits=3), paper_cell(paper[1], 3)]
-        shown += [found.metric(TVD), found.metric("phi_tvd", digits=3), found.metric("ess_fraction", digits=3)]
+        shown += [
+            found.metric(TVD, digits=3),
+            found.metric("phi_tvd", digits=3),
+            found.metric("ess_fraction", digits=3),
+        ]
         rows.append([f"`{name}`", words, _spent(found), *shown, found.seeds, found.made])
     header = ["cell", "method", "evaluations", "log likelihood", "paper", "Ramachandran KL", "paper", "energy TVD"]
     view.note(_TOLD)
@@ -208,7 +212,7 @@ def langevin(view: View) -> Table:
     rows, known = [], published("table-lj55-langevin")["rows"]
     for method, words in rows_of("lj55").items():
         found = view.of(preset_name("lj55", method))
-        ours = [found.metric(f"{TVD}_langevin"), found.metric(f"{MMD}_langevin", digits=3)]
+        ours = [found.metric(f"{TVD}_langevin", digits=3), found.metric(f"{MMD}_langevin", digits=3)]
         ours.append(found.metric(*(f"{name}_langevin" for name in W_PARTICLES)))
         paper = known.get(method, (None,) * 3)
         cells = [cell for pair in zip(ours, map(paper_cell, paper), strict=True) for cell in pair]

@@ -38,9 +38,11 @@ class Found:
 
     @property
     def seeds(self) -> str:
-        """How many there are, and how many failed."""
-        failed = len(self.runs) - len(self.good)
-        return f"{len(self.runs)}" + (f", {failed} failed" if failed else "") if self.runs else self.status
+        """How many there are, how many failed, and whether they are of other settings than the variant's."""
+        if not self.runs:
+            return self.status
+        failed, is_cut = len(self.runs) - len(self.good), any(run.get("changed") for run in self.runs)
+        return f"{len(self.runs)}" + (f", {failed} failed" if failed else "") + (", cut down" if is_cut else "")
 
     def metric(self, *names: str, digits: int = 2) -> str:
         """The first of these metrics that there is: mean ± standard error (floor)."""
@@ -107,12 +109,14 @@ class Table:
         return "\n".join([*lines, *self.notes])
 
 
-def number(value: float, digits: int) -> str:
+def number(value: int | float, digits: int) -> str:
     """A number, in powers of ten where it is astronomical."""
     return f"{value:.{digits}f}" if abs(value) < _LARGEST else f"{value:.1e}"
 
 
-def with_error(value: float, error: float | None = None, digits: int = 2, floor: float | None = None) -> str:
+def with_error(
+    value: int | float, error: int | float | None = None, digits: int = 2, floor: int | float | None = None
+) -> str:
     """value ± error (floor)."""
     text = number(value, digits)
     if error is not None:
