@@ -188,7 +188,7 @@ def test_what_is_older_than_the_code_is_made_again_if_asked(tiny, monkeypatch):
 
 
 def test_a_failure_is_kept_shown_and_tried_again(tiny, monkeypatch):
-    def fail(cell, place, on_event):
+    def fail(cell, place, on_event, fit_place=None):
         raise FloatingPointError("it fell apart")
 
     monkeypatch.setattr(work, "carry_out", fail)

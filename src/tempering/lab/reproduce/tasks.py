@@ -40,15 +40,19 @@ def settings_digest(cell: Cell) -> str:
     return digest(told if cell.kind == "fit" else [*told, refit.sizes_of(cell)])
 
 
-def carry_out(cell: Cell, root: Path, on_event: OnEvent) -> dict[str, Any]:
-    """Do a cell, from where it was; its record without commit and time."""
+def carry_out(cell: Cell, place: Path, on_event: OnEvent, fit_place: Path | None = None) -> dict[str, Any]:
+    """Do a cell, from where it was; its record without commit and time.
+
+    Args:
+        place: the cell's folder.
+        fit_place: of a refit, that of the finished fit.
+    """
     began = time.monotonic()
     if cell.kind == "fit":
-        record = _fitted(cell, root, on_event)
+        record = _fitted(cell, place, on_event)
     elif cell.kind == "refit":
-        fit = Cell("fit", cell.name, cell.seed, cell.budget, cell.is_quick)
-        _fitted(fit, root, on_event)
-        record = refit.refitted(cell, config_of(fit), _arrays(fit, root), on_event)
+        assert fit_place is not None
+        record = refit.refitted(cell, config_of(cell), _arrays(fit_place), on_event)
     elif cell.kind == "extrapolation":
         target = _reference_target(cell)
         if target is not None:
@@ -60,20 +64,20 @@ def carry_out(cell: Cell, root: Path, on_event: OnEvent) -> dict[str, Any]:
     return {"seconds": round(time.monotonic() - began, 1), "device": jax.devices()[0].device_kind, **record}
 
 
-def _fitted(cell: Cell, root: Path, on_event: OnEvent) -> dict[str, Any]:
+def _fitted(cell: Cell, place: Path, on_event: OnEvent) -> dict[str, Any]:
     """The run of a fit: made, gone on with, or read back."""
-    config, folder = config_of(cell), cell.folder(root) / "run"
+    config, folder = config_of(cell), place / "run"
     if target_of(config).geometry is not None:
         _require_reference(config.target, 2 * config.metrics.num_samples, cell.is_quick, on_event)
     if (folder / "config.json").exists():
         result = resume(folder, on_event)
     else:
         result = run(config, folder, on_event)
-    return {**short_result(result), "data": picture_data(config, _arrays(cell, root))}
+    return {**short_result(result), "data": picture_data(config, _arrays(place))}
 
 
-def _arrays(cell: Cell, root: Path) -> dict[str, np.ndarray]:
-    return read_arrays(cell.folder(root) / "run" / "evaluation.npz")
+def _arrays(place: Path) -> dict[str, np.ndarray]:
+    return read_arrays(place / "run" / "evaluation.npz")
 
 
 def _reference_target(cell: Cell) -> TargetConfig | None:

@@ -52,7 +52,7 @@ _LANGEVIN = {name: ("metrics.num_langevin=1000",) for name in ("lj55-paper", "lj
 _PARTICLES_OF_QUICK = 13
 _MOST = {"training": 300, "buffer": 1_000, "steps": 60, "chains": 50, "draws": 1_000}
 _MOST_OF_PARTICLES = {"training": 150, "buffer": 300, "steps": 30, "chains": 20, "draws": 400}
-_QUICK_BUDGET = 20_000
+_QUICK_BUDGET = 40_000
 _QUICK_BUDGET_OF_BASELINES = 200_000
 
 

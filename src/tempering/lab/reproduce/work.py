@@ -175,6 +175,10 @@ def work_off(
                 say(f"{plan.cell.key}: the time is up; the same command goes on from its last finished part")
                 left += 1
                 continue
+            except RunFolderError as error:  # what it needs is in use, or damaged; the rest can be made
+                say(f"{plan.cell.key}: not made: {error}")
+                left += 1
+                continue
         if "failed" in record:
             say(f"{plan.cell.key}: FAILED: {record['failed']}")
         write(work)
@@ -194,13 +198,38 @@ def _made(work: Work, cell: Cell, place: Path, on_event: OnEvent) -> Record:
         "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     try:
-        record = {**carry_out(cell, place, on_event), **about}
+        fit_place = _fit_of(work, cell, on_event) if cell.kind == "refit" else None
+        record = {**carry_out(cell, place, on_event, fit_place), **about}
     except (TimeIsUpError, RunFolderError, KeyboardInterrupt):
         raise
     except Exception as error:  # a long list must not end with one cell; the failure is kept and shown
         record = {**about, "device": jax.devices()[0].device_kind, "failed": f"{type(error).__name__}: {error}"[:500]}
     write_json(place / ("failure.json" if "failed" in record else "record.json"), _plain(record))
     return record
+
+
+def _fitting(cell: Cell) -> Cell:
+    """The fit that a refit is of."""
+    return Cell("fit", cell.name, cell.seed, cell.budget, cell.is_quick)
+
+
+def _fit_of(work: Work, cell: Cell, on_event: OnEvent) -> Path:
+    """The folder of the fit behind a refit, made where it is missing; its record is kept too.
+
+    Raises:
+        RunFolderError: if another process is at it.
+        RuntimeError: if it failed.
+    """
+    fit = _fitting(cell)
+    place = _place(work, fit, settings_digest(fit))
+    if not (place / "run" / "result.json").exists() or _kept(work, fit) is None:
+        with _held(place) as is_ours:
+            if not is_ours:
+                raise RunFolderError(f"{fit.key} is in use by another process")
+            record = _made(work, fit, place, on_event)
+        if "failed" in record:
+            raise RuntimeError(f"its fit failed: {record['failed']}")
+    return place
 
 
 def _plain(record: Record) -> Record:
@@ -228,9 +257,9 @@ def write(work: Work) -> None:
         latest = max(good, key=lambda record: record["at"], default=None) or _failures(work, cell)
         if latest is not None:
             records.append(latest)
-    if cells and cells[0].kind == "refit":  # the figure needs what the fits cost
-        fits = {Cell("fit", cell.name, cell.seed, cell.budget, cell.is_quick).key for cell in cells}
-        records += [known[key] for key in sorted(fits & set(known))]
+    for fit in [_fitting(cell) for cell in cells if cell.kind == "refit"]:  # the figure needs what the fits cost
+        found = _kept(work, fit) or known.get(fit.key)
+        records += [found] if found is not None else []
     if not records:
         return
     content = {
