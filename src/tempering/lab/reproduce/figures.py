@@ -163,9 +163,11 @@ def illustration(view: View) -> Picture:
             _stairs(axes, data["reference"], data["limits"], INK, "reference, T = 1", True)
             _stairs(axes, data[way], data["limits"], REFERENCE if way == "fd" else DRAWS, "draws", False)
             axes.set_title(f"{TITLES[way]}\ndistance TVD {row['distance_tvd']:.3f}, energy {row['energy_tvd']:.2f}")
-        for axes in panels:
-            axes.legend(frameon=False, fontsize=7)
-            axes.set_xlabel("distance of two particles")
+        for index, axes in enumerate(panels):
+            axes.set_visible(index < len(hot) + len(ways))
+            if axes.get_visible():
+                axes.legend(frameon=False, fontsize=7)
+                axes.set_xlabel("distance of two particles")
         say_quick(figure, view)
 
     return render(15.0, 6.0, draw)
