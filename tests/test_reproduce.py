@@ -6,6 +6,8 @@ The reproduction that is carried out here is a fit of seconds in place of the pr
 import dataclasses
 import json
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,7 @@ from tempering.lab.reproduce.view import View
 from tempering.lab.reproduce.work import Work, planned, show, work_off
 from tempering.runs.config import MetricsConfig
 from tempering.runs.progress import read_entries
-from tempering.settings import Training
+from tempering.settings import PTSDSettings, Training
 
 # Names and plans
 
@@ -59,11 +61,12 @@ def test_a_quick_cell_has_other_settings_and_another_key():
 
 
 def test_variants_change_what_they_say():
-    whole = preset("mw32-paper").settings
-    changed = config_of(Cell("fit", "mw32-paper-no-guidance", 3))
+    whole, changed = preset("mw32-paper").settings, config_of(Cell("fit", "mw32-paper-no-guidance", 3))
+    assert isinstance(whole, PTSDSettings) and isinstance(changed.settings, PTSDSettings)
     assert changed.settings.guidance.kind == "none" and changed.seed == 3
     assert dataclasses.replace(changed.settings, guidance=whole.guidance) == whole
-    assert config_of(Cell("fit", "mw32-paper-no-weights", 0)).settings.resampling.levels == "none"
+    without = config_of(Cell("fit", "mw32-paper-no-weights", 0)).settings
+    assert isinstance(without, PTSDSettings) and without.resampling.levels == "none"
     ten = config_of(Cell("fit", "mog40-paper-pt-dm-10-levels", 0)).settings
     assert ten.ladder.num_levels == 10 and ten.network == preset("mog40-paper").settings.network
     ours = config_of(Cell("fit", "mw32-paper-pt-dm-our-network", 0)).settings
@@ -216,7 +219,7 @@ def fake(name: str, seed: int, is_quick: bool = False, **metrics: float) -> dict
     return {"key": key, "name": name, "seed": seed, "commit": "abcdef0", "evaluations": 123_456, "metrics": values}
 
 
-def view(*records: dict, is_quick: bool = False, older: dict | None = None, root=None) -> View:
+def view(*records: dict, is_quick: bool = False, older: dict | None = None, root=Path()) -> View:
     return View({record["key"]: record for record in records}, older or {}, is_quick, root)
 
 
@@ -254,7 +257,10 @@ def test_quick_and_full_records_never_meet(tmp_path):
 
 def test_older_results_stand_in_and_say_when_they_were_cut(tmp_path):
     run = {"seed": 0, "evaluations": 5, "device": "cpu", "metrics": {"energy_tvd": {"value": 0.5, "floor": 0.1}}}
-    content = {"command": "python benchmarks/seeds.py lj55-paper --set a=1 b=2 --out x", "commit": "13bd5e1"}
+    content: dict[str, Any] = {
+        "command": "python benchmarks/seeds.py lj55-paper --set a=1 b=2 --out x",
+        "commit": "13bd5e1",
+    }
     content["presets"] = {"lj55-paper": {"runs": [run]}, "lj55-paper, twice": {"runs": [run]}}
     (tmp_path / "cut.json").write_text(json.dumps(content))
     (tmp_path / "odd.json").write_text('{"command": "x", "presets": 3}')

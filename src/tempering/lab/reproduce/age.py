@@ -52,9 +52,8 @@ def made_at(root: Path, commits: list[str]) -> str:
     names = list(dict.fromkeys(name.split()[0][:7] for name in commits if name.split()))
     if not names:
         return "–"
-    unknown = float("inf")
     ages = {name: age(root, name) for name in names}
-    oldest = max(names, key=lambda name: unknown if ages[name] is None else ages[name])
+    oldest = max(names, key=lambda name: (ages[name] is None, ages[name] or 0))
     since = ages[oldest]
     mark = f" {MARK}?" if since is None else (f" {MARK}{since}" if since else "")
     return f"{oldest}{mark}" + (f", {len(names) - 1} later" if len(names) > 1 else "")

@@ -140,7 +140,8 @@ def _settings(name: str, target: Target, sizes: Sizes) -> PTSDSettings:
     else:
         base = preset("lj55-extrapolation").settings
         assert isinstance(base, PTSDSettings) and target.geometry is not None
-        network = resolved(PTSDSettings(), target.dim, **target.geometry.as_dict()).network
+        geometry = target.geometry
+        network = resolved(PTSDSettings(), target.dim, geometry.num_particles, geometry.spatial_dim).network
         width = network.width if sizes.width is None else min(network.width, sizes.width)
         network = dataclasses.replace(network, is_shared=False, width=width)
         settings = dataclasses.replace(base, network=network, ladder=Ladder(temperatures=(HOT, COLD)))

@@ -135,7 +135,7 @@ def likelihood(view: View, targets: tuple[str, ...]) -> Picture:
 
 def _stairs(axes: Any, counts: dict[str, Any], limits: list[float], colour: str, words: str, is_filled: bool) -> None:
     """A histogram whose area is the share inside the limits; what is outside is said where it is much."""
-    edges = np.linspace(*limits, len(counts["counts"]) + 1)
+    edges = np.linspace(limits[0], limits[1], len(counts["counts"]) + 1)
     density = np.array(counts["counts"]) / (counts["num"] * (edges[1] - edges[0]))
     outside = 1.0 - sum(counts["counts"]) / counts["num"]
     words += f", {outside:.0%} outside" if outside > 0.005 else ""

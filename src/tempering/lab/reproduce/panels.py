@@ -64,8 +64,10 @@ def _exact(target: str) -> np.ndarray:
     import jax
 
     from tempering.registry import make_target
+    from tempering.targets import ExactTarget
 
     made = make_target("mog40") if target == "mog40" else make_target("many_well", dim=32)
+    assert isinstance(made, ExactTarget)
     columns = (0, 1) if target == "mog40" else (0, 2)
     return np.asarray(made.sample(jax.random.key(0), 1_000))[:, columns]
 
@@ -155,7 +157,8 @@ def aldp_energy(view: View) -> Picture:
             return
         axes = figure.subplots()
         for index, (name, data) in enumerate(found.items()):
-            edges = np.linspace(*data["limits"], len(data["draws"]["counts"]) + 1)
+            low, high = data["limits"]
+            edges = np.linspace(low, high, len(data["draws"]["counts"]) + 1)
             width = edges[1] - edges[0]
             if index == 0:
                 counts = np.array(data["reference"]["counts"]) / data["reference"]["num"] / width

@@ -49,7 +49,8 @@ def sizes_of(cell: Cell) -> Sizes:
 def refitted(cell: Cell, config: RunConfig, arrays: dict[str, np.ndarray], on_event: OnEvent) -> dict[str, Any]:
     """The record of a refit: mean and median log likelihood of exact or reference samples, and the target's own."""
     target, sizes = target_of(config), sizes_of(cell)
-    inner = jax.vmap(target.chart.restrict) if isinstance(target, Inner) else lambda x: x
+    chart = target.chart if isinstance(target, Inner) else None
+    inner = (lambda x: x) if chart is None else jax.vmap(chart.restrict)
     draws = np.asarray(inner(jnp.asarray(arrays["draws"][: sizes.num_draws], jnp.float32)))
     is_finite = np.isfinite(draws).all(axis=1)
     judged = np.asarray(inner(jnp.asarray(arrays["reference"][: sizes.num_judged], jnp.float32)))

@@ -25,8 +25,8 @@ from tempering.types import OnEvent
 
 __all__ = ["carry_out", "settings_digest"]
 
-_QUICK_REFERENCE = {"num_chains": 32, "num_steps": 1_200}
-"""Of particles: seconds on two cores. The evidence that comes with it says whether that was enough."""
+_QUICK_REFERENCE = (32, 1_200)
+"""Chains and steps, of particles: seconds on two cores. The evidence says whether that was enough."""
 
 
 def settings_digest(cell: Cell) -> str:
@@ -92,4 +92,5 @@ def _reference_target(cell: Cell) -> TargetConfig | None:
 def _require_reference(target: TargetConfig, num: int, is_quick: bool, on_event: OnEvent) -> None:
     """Samples of a system of particles, made where none are kept; a quick set is small, and marked by its evidence."""
     if load_reference(target, num) is None:
-        cached_reference(target, num, on_event=on_event, **(_QUICK_REFERENCE if is_quick else {}))
+        chains, steps = _QUICK_REFERENCE if is_quick else (None, None)
+        cached_reference(target, num, num_chains=chains, num_steps=steps, on_event=on_event)

@@ -50,7 +50,7 @@ _OUR_NETWORK = "-our-network"
 _LANGEVIN = {name: ("metrics.num_langevin=1000",) for name in ("lj55-paper", "lj55-paper-pt-dm")}
 """So that one fit serves both of the paper's tables of LJ-55."""
 _PARTICLES_OF_QUICK = 13
-_MOST = {"training": 300, "buffer": 1_000, "steps": 60, "chains": 50, "draws": 1_000}
+_MOST = {"training": 1_000, "buffer": 1_000, "steps": 60, "chains": 50, "draws": 1_000}
 _MOST_OF_PARTICLES = {"training": 150, "buffer": 300, "steps": 30, "chains": 20, "draws": 400}
 _QUICK_BUDGET = 40_000
 _QUICK_BUDGET_OF_BASELINES = 200_000
