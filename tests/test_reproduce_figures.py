@@ -20,6 +20,7 @@ from tempering.lab.reproduce.view import View
 from tempering.plots.style import png_of
 from tempering.registry import make_target
 from tempering.runs.ledger import Ledger
+from tempering.targets import ExactTarget
 from tempering.types import ignore_event
 
 FIGURES = [name for name, one in REPRODUCTIONS.items() if one.figure is not None]
@@ -58,6 +59,7 @@ def _records() -> dict[str, dict]:
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_drawn_from_records_and_from_none(name, tmp_path):
     draw = REPRODUCTIONS[name].figure
+    assert draw is not None
     draw(View({}, {}, False, tmp_path))
     assert png_of(draw(View(_records(), {}, False, tmp_path)))[:4] == b"\x89PNG"
     table = REPRODUCTIONS[name].table(View(_records(), {}, False, tmp_path))
@@ -66,6 +68,7 @@ def test_a_figure_is_drawn_from_records_and_from_none(name, tmp_path):
 
 def test_a_quick_figure_shows_no_full_record(tmp_path):
     draw = REPRODUCTIONS["figure-front"].figure
+    assert draw is not None
     quick, empty, full = (
         png_of(draw(View(records, {}, is_quick, tmp_path)))
         for records, is_quick in ((_records(), True), ({}, True), (_records(), False))
@@ -75,6 +78,7 @@ def test_a_quick_figure_shows_no_full_record(tmp_path):
 
 def _variance_after(beta: float, *, expected: float) -> None:
     target, ledger = make_target("gaussian", dim=2), Ledger()
+    assert isinstance(target, ExactTarget)
     start = jnp.asarray(target.sample(jax.random.key(0), 2_000))
     spread = np.var(np.asarray(start), axis=0)
     done = moved(jax.random.key(1), target, start, beta, (0, 300), ledger)
@@ -119,6 +123,7 @@ def test_extrapolation_in_small(monkeypatch):
 @pytest.mark.slow
 def test_a_refit_tells_good_draws_from_bad_ones(monkeypatch):
     target = make_target("mog40")
+    assert isinstance(target, ExactTarget)
     good, judged = (np.asarray(target.sample(jax.random.key(i), 2_000)) for i in (0, 1))
     sizes = dataclasses.replace(refit.Sizes(), num_draws=2_000, num_steps=1_500, batch_size=256, num_judged=200)
     sizes = dataclasses.replace(sizes, num_solver=64, width=64)

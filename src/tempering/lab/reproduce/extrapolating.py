@@ -135,8 +135,14 @@ def _shown(points: Array) -> list[list[float]]:
 def _settings(name: str, target: Target, sizes: Sizes) -> PTSDSettings:
     if name in _TRUTHS:
         network = Network(width=sizes.width or 128, depth=3, coordinate_width=24, is_shared=False)
-        settings = PTSDSettings(network=network, noise=Noise(), sampling=Sampling(divergence="exact", num_steps=40))
         training = Training(patience=0)
+        settings = PTSDSettings(
+            network=network,
+            noise=Noise(),
+            training=training,
+            sampling=Sampling(divergence="exact", num_steps=40),
+            guidance=GUIDANCE["fd"],
+        )
     else:
         base = preset("lj55-extrapolation").settings
         assert isinstance(base, PTSDSettings) and target.geometry is not None
