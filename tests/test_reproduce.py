@@ -17,7 +17,7 @@ from tempering.errors import RunFolderError
 from tempering.lab.presets import preset
 from tempering.lab.reproduce import tasks, work
 from tempering.lab.reproduce.age import age, made_at, without_marks
-from tempering.lab.reproduce.cells import Cell, digest
+from tempering.lab.reproduce.cells import Cell, cell_of, digest
 from tempering.lab.reproduce.names import NAMES
 from tempering.lab.reproduce.older import all_older
 from tempering.lab.reproduce.published import published
@@ -163,13 +163,15 @@ def test_an_interrupted_reproduction_goes_on(tiny, tmp_path, capsys):
     assert (
         content["seeds"] == [0, 1] and content["commits"] == ["abcdef0"] and content["command"] and content["devices"]
     )
-    assert "counted" in show(tiny)
+    assert "counted" in show(tiny) and "other settings" not in show(tiny)
+    assert all(cell_of(cell.key) == cell for cell in plan_of("figure-pareto", None, True))
     # A second call makes nothing, nor does a machine that has the JSON alone; other settings are another cell.
     elsewhere = dataclasses.replace(tiny, folder=tmp_path / "bare")
     for again in (tiny, elsewhere):
         assert work_off(again, say=pytest.fail)
     content["records"][0]["settings_hash"] = "0" * 12
     tiny.file.write_text(json.dumps(content))
+    assert "other settings" in REPRODUCTIONS["table-quality"].table(work.view_of(elsewhere)).text()
     assert [plan.state for plan in planned(elsewhere)] == ["missing", "done"]
 
 
@@ -268,7 +270,9 @@ def test_older_results_stand_in_and_say_when_they_were_cut(tmp_path):
     assert list(older) == ["fit:lj55-paper/0"] and older["fit:lj55-paper/0"]["changed"] == "a=1 b=2"
     table = REPRODUCTIONS["table-quality"].table(view(older=older, root=tmp_path))
     (row,) = [row for row in table.rows if row[:2] == ["LJ-55", "PTSD"]]
-    assert row[3] == "0.500 (0.100)" and row[9] == "1, cut down" and any("a=1 b=2" in note for note in table.notes)
+    assert (
+        row[3] == "0.500 (0.100)" and row[9] == "1, other settings" and any("a=1 b=2" in note for note in table.notes)
+    )
     own = view(fake("lj55-paper", 0, energy_tvd=0.7), older=older, root=tmp_path)
     assert row_of("table-quality", own, "LJ-55", "PTSD")[3] == "0.700 (0.050)"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Cell", "cells_of", "digest"]
+__all__ = ["Cell", "cell_of", "cells_of", "digest"]
 
 Kind = Literal["fit", "refit", "extrapolation", "illustration"]
 
@@ -40,6 +40,15 @@ class Cell:
         """Where its work is kept while it goes on and afterwards."""
         at = "" if self.budget is None else f"-{self.budget}"
         return root / ("quick" if self.is_quick else "full") / f"{self.kind}-{self.name}{at}-{self.seed}"
+
+
+def cell_of(key: str) -> Cell:
+    """The cell of a record's key."""
+    what, seed, *quick = key.split("/")
+    kind, _, rest = what.partition(":")
+    name, _, budget = rest.partition("@")
+    assert kind in ("fit", "refit", "extrapolation", "illustration")
+    return Cell(kind, name, int(seed), int(budget) if budget else None, bool(quick))
 
 
 def cells_of(kind: Kind, names: list[str], seeds: list[int], is_quick: bool, budget: int | None = None) -> list[Cell]:

@@ -99,21 +99,21 @@ def extrapolated(cell: Cell, on_event: OnEvent) -> dict[str, Any]:
     levels, start = _learned_from(key_data, cell, target, settings, sizes, ledger)
     tell("truth at T = 0.1", 0, 1)
     truth = moved(key_truth, target, start, 1 / AIM, (sizes.num_truth // 2, sizes.num_truth), ledger)
-    energies = truth.energies[sizes.num_truth]
-    half = len(energies) // 2
+    both = truth.energies[sizes.num_truth]
+    energies, others = both[: sizes.num_draws], both[sizes.num_draws :]
     check = lambda step, loss: tell("training", step, sizes.num_steps)  # noqa: E731
     networks = trained(key_train, target.dim, settings, levels, check)
-    floor = energy_tvd(energies[:half], energies[half:])
+    floor = energy_tvd(others, energies)
     record: dict[str, Any] = {
         "evaluations": ledger.total,
         "floor": floor,
-        "truth_drift": energy_tvd(truth.energies[sizes.num_truth // 2], energies),
+        "truth_drift": energy_tvd(truth.energies[sizes.num_truth // 2][sizes.num_draws :], energies),
         "ways": {},
         "metrics": {},
     }
     limits = window([energies], tail=0.001, margin=1.0)
     record["data"] = {"limits": list(limits), "truth": histogram(energies, limits)}
-    record["data"]["points"] = {"truth": _shown(truth.position)}
+    record["data"]["points"] = {"truth": _shown(truth.position[: sizes.num_draws])}
     for way in GUIDANCE:
         tell(f"draws by {way}", 0, 1)
         model = model_by(way, levels, settings, networks)
@@ -175,7 +175,7 @@ def _with_chains(settings: PTSDSettings, sizes: Sizes) -> PTSDSettings:
 def _learned_from(
     key: Key, cell: Cell, target: Target, settings: PTSDSettings, sizes: Sizes, ledger: Ledger
 ) -> tuple[Levels, Array]:
-    """The two levels with the aim before them, and samples of T = 1 from which the truth starts."""
+    """The two levels with the aim before them, and samples of T = 1, for the truth and for its floor."""
     if cell.name in _TRUTHS:
         make = _TRUTHS[cell.name]
         # Seeds of NumPy's generator: apart for the temperatures and the truth.
@@ -184,11 +184,11 @@ def _learned_from(
         ]
         sigma_max = largest_sigma(settings.noise, buffers[0])
         levels = Levels((HOT, COLD, AIM), tuple(buffers), jnp.zeros(2), sigma_max)
-        cold = exact_buffer(make(target, 1 / COLD), 10 * cell.seed + 4, sizes.num_draws)
+        cold = exact_buffer(make(target, 1 / COLD), 10 * cell.seed + 4, 2 * sizes.num_draws)
         return levels, evened(key, cold, "systematic").position
     run = begin(target, key, settings, 2, None, ledger, None, lambda event: None)
     levels = explore(run, tuple(run.start.temperatures), keep=2)
-    found = load_reference(TARGETS[cell.name], sizes.num_draws)
+    found = load_reference(TARGETS[cell.name], 2 * sizes.num_draws)
     assert found is not None and target.geometry is not None
     start = jax.vmap(target.geometry.restrict)(jnp.asarray(found.positions, jnp.float32))
     return levels.towards(AIM), start

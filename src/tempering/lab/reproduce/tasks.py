@@ -56,7 +56,7 @@ def carry_out(cell: Cell, place: Path, on_event: OnEvent, fit_place: Path | None
     elif cell.kind == "extrapolation":
         target = _reference_target(cell)
         if target is not None:
-            _require_reference(target, 1_000 if cell.is_quick else 10_000, cell.is_quick, on_event)
+            _require_reference(target, 2 * sizes_of(cell).num_draws, cell.is_quick, on_event)
         record = extrapolated(cell, on_event)
     else:
         _require_reference(illustration.target_of_cell(cell), illustration.num_reference(cell), cell.is_quick, on_event)

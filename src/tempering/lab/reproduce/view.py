@@ -42,7 +42,7 @@ class Found:
         if not self.runs:
             return self.status
         failed, is_cut = len(self.runs) - len(self.good), any(run.get("changed") for run in self.runs)
-        return f"{len(self.runs)}" + (f", {failed} failed" if failed else "") + (", cut down" if is_cut else "")
+        return f"{len(self.runs)}" + (f", {failed} failed" if failed else "") + (", other settings" if is_cut else "")
 
     def metric(self, *names: str, digits: int = 2) -> str:
         """The first of these metrics that there is: mean ± standard error (floor)."""
@@ -74,7 +74,9 @@ class View:
         own.sort(key=lambda record: record["seed"])
         for record in own:
             if record.get("changed"):
-                self.note(f"`{name}` was cut down: {record['changed']} ({record.get('file', 'its record')}).")
+                self.note(
+                    f"`{name}` was run with other settings: {record['changed']} ({record.get('file', 'its record')})."
+                )
         commits = [record.get("commit", "unknown") for record in own]
         return Found(own, summarise(own) if kind in ("fit", "refit") else {}, "", made_at(self.root, commits))
 

@@ -16,7 +16,7 @@ import jax
 
 from tempering.errors import RunFolderError, TemperingError, first_line
 from tempering.lab.reproduce.age import age, commit
-from tempering.lab.reproduce.cells import Cell
+from tempering.lab.reproduce.cells import Cell, cell_of
 from tempering.lab.reproduce.older import all_older
 from tempering.lab.reproduce.records import Record, find_records, read_records
 from tempering.lab.reproduce.registry import REPRODUCTIONS, plan_of
@@ -281,7 +281,17 @@ def write(work: Work) -> None:
 
 def view_of(work: Work) -> View:
     """What the table and the figure of a reproduction see."""
-    return View(work.records(), all_older(work.results), work.is_quick, work.root)
+    records = {key: _told_apart(record) for key, record in work.records().items()}
+    return View(records, all_older(work.results), work.is_quick, work.root)
+
+
+def _told_apart(record: Record) -> Record:
+    """A record that says so where its settings are not those of its cell now."""
+    try:
+        is_same = record["settings_hash"] == settings_digest(cell_of(record["key"]))
+    except TemperingError:  # of a preset that is gone
+        is_same = False
+    return record if is_same else {**record, "changed": "those of the preset at that commit, which have changed since"}
 
 
 def show(work: Work) -> str:
