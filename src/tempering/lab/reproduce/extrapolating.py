@@ -124,6 +124,7 @@ def extrapolated(cell: Cell, on_event: OnEvent) -> dict[str, Any]:
         record["ways"][way] = {"energy_tvd": curve["0"], "curve": curve, "steps_to_truth": near[0] if near else None}
         record["data"][way] = histogram(later.energies[0], limits)
         record["data"]["points"][way] = _shown(points)
+    record["evaluations_of_chains"] = ledger.points["metrics"]
     return record
 
 
