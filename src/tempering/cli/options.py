@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tempering.lab.reproduce.names import NAMES
+
 __all__ = ["COMMANDS", "Command", "Option", "whole"]
 
 
@@ -197,6 +199,27 @@ COMMANDS: dict[str, Command] = {
             _QUIET,
         ),
         "A set that was made before is found again. The exit code is 1 if it has not converged by its own evidence.",
+    ),
+    "reproduce": Command(
+        "reproducing:reproduce",
+        "Make a table or figure of the paper, ours beside its own.",
+        (
+            _option("name", nargs="?", values=tuple(NAMES), metavar="NAME", help="its name; --list shows them"),
+            _flag("--list", help="the names, with what each is"),
+            _flag("--quick", help="a small version in minutes on two cores: not the paper's settings"),
+            _option("--seeds", type=whole, nargs="+", metavar="N", help="the seeds (default: 0 to 4, or 0 if costly)"),
+            _option("--only", nargs="+", metavar="WORD", help="only these targets or presets, such as mog40"),
+            _path("--out", values="folder", default=Path("results/reproduce"), help="for JSON and figures"),
+            _path("--folder", values="folder", default=Path("runs/reproduce"), help="for the runs, to go on with"),
+            _option("--most-minutes", type=float, metavar="M", help="stop after so long; the same command goes on"),
+            _flag("--dry-run", help="say what would be run, how long it takes and what is there, and stop"),
+            _flag("--only-show", help="run nothing: show and draw what is there"),
+            _flag("--fresh", help="make cells again that are older than the code"),
+            _option("--commit", metavar="NAME", help="of the code, where it is no checkout of git"),
+            _QUIET,
+        ),
+        "Finished cells are read back, and one that was stopped goes on. Several of these commands may share a folder: "
+        "each takes what no other is at. The exit code is 1 where cells are left.",
     ),
     "completion": Command(
         "completion:show_completion",

@@ -216,7 +216,7 @@ PRESETS: dict[str, RunConfig] = {
         ),
         named_run(
             "lj55-extrapolation",
-            "LJ-55 at T = 1 from models of T = 2 and 1.5, uncorrected; benchmarks/lj_extrapolation.py compares ways",
+            "LJ-55 at T = 1 from models of T = 2 and 1.5: `tempering reproduce figure-lj55-extrapolation`",
             _LJ55,
             _LJ55_EXTRAPOLATION,
             MetricsConfig(num_transport=200, num_weighted=0),
