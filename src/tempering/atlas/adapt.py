@@ -16,6 +16,7 @@ import numpy as np
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
+from tempering.atlas.patch import with_patches
 from tempering.compilation import quick
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
@@ -66,6 +67,18 @@ class Drawn:
     def log_weights(self) -> np.ndarray:
         """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
         return _log_weights(self.log_density, self.gradient, log_densities(self.reference, self.position))
+
+    @property
+    def log_z(self) -> float:
+        """log of the mean weight; -inf without any."""
+        log_weights = self.log_weights()
+        top = np.max(log_weights, initial=-np.inf)
+        return float(np.log(np.mean(np.exp(log_weights - top))) + top) if np.isfinite(top) else -np.inf
+
+    def log_heaviness(self) -> np.ndarray:
+        """log p - log q - log Z of all draws; -inf where nothing is known."""
+        log_z = self.log_z
+        return self.log_weights() - log_z if np.isfinite(log_z) else np.full(len(self.log_density), -np.inf)
 
 
 def log_densities(mixture: StudentMixture, points: Any) -> np.ndarray:
@@ -128,23 +141,36 @@ def adapted(
     most_rounds: int,
     ledger: Ledger,
     on_round: Callable[[int, float], None] = lambda index, share: None,
+    before: Drawn | None = None,
 ) -> Drawn:
     """A reference and its weighted draws, after as many rounds as help.
+
+    Where draws are heavy, components are added there (`patch`), and a round more shows what they come to.
 
     Args:
         num_per_round: draws of the first round; each later one makes as many.
         on_round: called with the number of the round and the effective share of its draws.
+        before: draws of a reference with fewer components, which stay in use.
     """
-    drawn = Drawn([first_guess(optima)])
-    for index in range(most_rounds):
-        draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
-        share = drawn.shares[-1]
-        on_round(index, share)
+    drawn = Drawn([first_guess(optima)]) if before is None else before
+    if before is not None:
         drawn.mixtures.append(_improved(drawn, optima))
-        is_slow = index > 0 and share < _GAIN * max(drawn.shares[:-1])
+    index, last = 0, most_rounds - 1
+    while True:
+        draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
+        share, num = drawn.shares[-1], len(optima)
+        on_round(index, share)
         has_tail = pareto_k(drawn.log_weights()) > _HIGH_K
-        if (share > _ENOUGH and not has_tail) or (is_slow and index > 1):
+        if has_tail and index < most_rounds:
+            optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
+        drawn.mixtures.append(_improved(drawn, optima))
+        if len(optima) > num:  # what is new is to be drawn, and to be seen in its weights
+            last = max(last, index + 1)
+        elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * max(drawn.shares[:-1])):
             break
+        if index >= last:
+            break
+        index += 1
     return drawn
 
 
@@ -167,6 +193,8 @@ def _improved(drawn: Drawn, optima: Optima) -> StudentMixture:
 def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The share of every component, and what every draw counts in it."""
     last, num = drawn.mixtures[-1], len(optima)
+    if last.log_weight.shape[0] != num:  # components that are new
+        last = first_guess(optima)
     log_parts = (
         np.asarray(_log_parts(last, jnp.asarray(drawn.position)), np.float64) + np.asarray(last.log_weight)[None]
     )

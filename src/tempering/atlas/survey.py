@@ -20,7 +20,7 @@ from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
 from tempering.types import Array, Float
 
-__all__ = ["TIME_SHARE", "Survey", "missing_chance", "survey"]
+__all__ = ["TIME_SHARE", "Survey", "is_twice_differentiable", "missing_chance", "second_derivatives", "survey"]
 
 NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
@@ -143,7 +143,12 @@ def _hessian(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> Floa
     return ((moved - gradient(x)[None]) / step[:, None]).T
 
 
-def _is_twice_differentiable(target: Target) -> bool:
+def second_derivatives(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> np.ndarray:
+    """At one point, in double precision: `dim` evaluations, and one more where they are differences."""
+    return np.asarray(_hessian(target, x, is_exact=is_exact), np.float64)
+
+
+def is_twice_differentiable(target: Target) -> bool:
     """Whether JAX can differentiate the gradient: not where it comes from a callback."""
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     gradient = lambda x: evaluate(target, x)[1]  # noqa: E731
@@ -180,7 +185,7 @@ def survey(
     dim, each = target.dim, points_per_gradient(target)
     rng = np.random.default_rng(seed)
     found = Survey(
-        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=_is_twice_differentiable(target)
+        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=is_twice_differentiable(target)
     )
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
@@ -237,11 +242,14 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
             continue
         spend(ledger, "atlas", target, cost)
         at = jnp.asarray(state.position[index])
-        hessian = np.asarray(_hessian(target, at, is_exact=found.is_smooth), np.float64)
+        hessian = second_derivatives(target, at, is_exact=found.is_smooth)
         if not np.all(np.isfinite(hessian)):
             is_late[index] = True
             continue
         shape = Shape.at(position[index], float(value[index]), gradient[index], hessian)
+        if np.max(np.diagonal(shape.covariance)) > found.far**2:
+            is_late[index] = True  # a flat top: its width is not told by second derivatives
+            continue
         # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
         if shape.is_peak and shape.rise < min(_ARRIVED, _THIN * shape.roundness):
             known[index] = optima.add(shape)
