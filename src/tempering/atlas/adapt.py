@@ -24,7 +24,7 @@ from tempering.targets.cost import spend
 from tempering.types import Array, Float, Key
 from tempering.weights.pareto import pareto_k
 
-__all__ = ["Drawn", "adapted", "draw_more", "first_guess"]
+__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_densities", "log_weights_of"]
 
 FIRST_NU, FIRST_WIDENING = 8.0, 1.15
 """Of Laplace approximations: heavy enough that modes which are not normal are covered."""
@@ -66,7 +66,7 @@ class Drawn:
 
     def log_weights(self) -> np.ndarray:
         """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
-        return _log_weights(self.log_density, self.gradient, log_densities(self.reference, self.position))
+        return log_weights_of(self.log_density, self.gradient, log_densities(self.reference, self.position))
 
     @property
     def log_z(self) -> float:
@@ -96,7 +96,8 @@ def _log_parts(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Fl
     return jax.lax.map(mixture.log_parts, points, batch_size=4096)
 
 
-def _log_weights(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+def log_weights_of(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    """log p - log q; -inf where the target is of no use."""
     is_usable = np.isfinite(log_density) & np.all(np.isfinite(gradient), axis=1) & np.isfinite(log_q)
     return np.where(is_usable, log_density.astype(np.float64) - log_q, -np.inf)
 
@@ -113,7 +114,7 @@ def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, 
     mixture = drawn.mixtures[-1]
     position = _sample(key, mixture, num)
     value, gradient = (np.asarray(array) for array in evaluate_many(target, position))
-    drawn.shares.append(_share(_log_weights(value, gradient, log_densities(mixture, position))))
+    drawn.shares.append(_share(log_weights_of(value, gradient, log_densities(mixture, position))))
     parts = [(drawn.position, np.asarray(position)), (drawn.log_density, value), (drawn.gradient, gradient)]
     drawn.position, drawn.log_density, drawn.gradient = (np.concatenate(pair) for pair in parts)
     drawn.nums.append(num)
@@ -153,8 +154,8 @@ def adapted(
         before: draws of a reference with fewer components, which stay in use.
     """
     drawn = Drawn([first_guess(optima)]) if before is None else before
-    if before is not None:
-        drawn.mixtures.append(_improved(drawn, optima))
+    if before is not None:  # the latest, of which nothing is drawn yet, gives way
+        drawn.mixtures[-1] = _improved(drawn, optima)
     index, last = 0, most_rounds - 1
     while True:
         draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
