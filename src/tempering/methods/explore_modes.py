@@ -59,7 +59,7 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
         record = LevelRecord(level, temperature, proposal=MODES, num_nonfinite=weighted.num_nonfinite)
         record.ess_fraction, record.pareto_k = weighted.ess_fraction, finite_or_none(weighted.pareto_k)
         record.log_z, record.log_z_error = (finite_or_none(number) for number in weighted.log_z)
-        record.num_draws = len(draws.log_ratio)
+        record.num_draws, record.unseen = len(draws.log_ratio), finite_or_none(weighted.unseen)
         record.evaluations = {"importance_weights": ledger.total - before} if level == 0 else {}
         weighted = truncated(weighted, settings.resampling)
         record.truncated_ess_fraction = weighted.ess_fraction
