@@ -50,6 +50,9 @@ _FAR = 1e6
 """Coordinates, in the same units, beyond which a search has run away."""
 _NARROWEST, _WIDEST = 1.0, 40.0
 """Widths of clouds about the origin, in units of the scale of starting points."""
+_FAR_SHARE, _FARTHEST = 0.1, 1000.0
+"""Of these clouds so many are wider, up to this: a mode two hundred widths away takes one search in ten thousand of the
+others, and one in fifty of these. They are few because far from a density its gradients may overflow."""
 
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 """Starts for so many searches, with the width of the cloud that each came from."""
@@ -108,7 +111,9 @@ def clouds(dim: int, scale: float, optima: Optima, own_fn: StartFn | None) -> St
     """
 
     def about_origin(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
-        widths = scale * np.exp(rng.uniform(math.log(_NARROWEST), math.log(_WIDEST), num))
+        widths = np.exp(rng.uniform(math.log(_NARROWEST), math.log(_WIDEST), num))
+        is_far = rng.uniform(size=num) < _FAR_SHARE
+        widths = scale * np.where(is_far, np.exp(rng.uniform(math.log(_WIDEST), math.log(_FARTHEST), num)), widths)
         return widths[:, None] * rng.normal(size=(num, dim)), widths
 
     def about_known(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
