@@ -71,9 +71,7 @@ def with_patches(
     return patched
 
 
-def _add(
-    optima: Optima, at: np.ndarray, value: float, gradient: np.ndarray, hessian: np.ndarray, log_z: float
-) -> None:
+def _add(optima: Optima, at: np.ndarray, value: float, gradient: np.ndarray, hessian: np.ndarray, log_z: float) -> None:
     """A component about a point, at the top of its parabola: a heavy point is at the edge of what it shows."""
     values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
     mended = np.maximum(np.abs(values), _FLAT * np.max(np.abs(values)))
