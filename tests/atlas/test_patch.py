@@ -74,11 +74,11 @@ def test_what_only_chains_find_becomes_a_part_of_the_reference(monkeypatch):
     dim = 4
     target, optima = as_target(concentric, dim), one_optimum(concentric, dim)
     tried = atlas._tried(jax.random.key(0), target, optima, room(Ledger(), dim))
-    assert tried.judgement.is_good and abs(tried.drawn.log_z) < 0.02, tried.judgement
+    assert tried is not None and tried.judgement.is_good and abs(tried.drawn.log_z) < 0.02
     # The saboteur, no patches: its own weights look as good, half of the mass is missing, and only the referee knows.
     monkeypatch.setattr(atlas, "with_patches", lambda target, optima, *own: optima)
     tried = atlas._tried(jax.random.key(0), target, optima, room(Ledger(), dim))
-    assert tried.judgement.share > 0.6 and tried.drawn.log_z < -0.6 and not tried.judgement.covers
+    assert tried is not None and tried.judgement.share > 0.6 and tried.drawn.log_z < -0.6 and not tried.judgement.covers
 
 
 def test_rounds_that_go_on_count_every_draw_by_the_mixture_it_came_from():
