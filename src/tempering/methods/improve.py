@@ -134,6 +134,7 @@ def _note_draws(going: Going, pool: Pool, num: int, num_nonfinite: int) -> None:
     weighted.require_weight()
     record.ess_fraction, record.num_draws = weighted.ess_fraction, pool.buffer.size
     record.pareto_k, record.num_nonfinite = finite_or_none(weighted.pareto_k), num_nonfinite
+    record.unseen = finite_or_none(weighted.unseen)
     spent = going.ledger.points.get("importance_weights", 0)
     before = going.sampler.ledger.points.get("importance_weights", 0)
     record.evaluations = {"importance_weights": spent - before}

@@ -14,7 +14,7 @@ from tempering.targets.cost import spend
 from tempering.types import Array, Float
 from tempering.weights.ess import ess_fraction
 from tempering.weights.log_z import log_z_with_tail
-from tempering.weights.pareto import pareto_k
+from tempering.weights.pareto import pareto_k, unseen_mass
 
 __all__ = ["Weighted", "weigh"]
 
@@ -43,6 +43,11 @@ class Weighted(eqx.Module):
     def pareto_k(self) -> float:
         """The tail index of the weights."""
         return pareto_k(self.log_weights)
+
+    @property
+    def unseen(self) -> float:
+        """The share of the mass beyond the largest weight."""
+        return unseen_mass(self.log_weights)
 
     def require_weight(self) -> None:
         """Raise a DensityError if no sample has a positive weight."""
