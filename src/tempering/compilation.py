@@ -5,6 +5,7 @@ user's cache folder. `Ahead` compiles on another thread what will be needed late
 """
 
 import contextlib
+import contextvars
 import functools
 import hashlib
 import os
@@ -117,7 +118,7 @@ class Ahead:
     def compile(self, work: Callable[[], Any]) -> None:
         """Run `work`, which lowers and compiles a program, after all that was handed over before it."""
         if self._pool is not None:
-            self._pool.submit(work)
+            self._pool.submit(contextvars.copy_context().run, work)  # with the devices that are active here
 
     def __enter__(self) -> "Ahead":
         return self
