@@ -113,7 +113,9 @@ class Ahead:
     """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() else None
+        # Processes that joined compile together, in one order.
+        is_alone = jax.process_count() == 1
+        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() and is_alone else None
 
     def compile(self, work: Callable[[], Any]) -> None:
         """Run `work`, which lowers and compiles a program, after all that was handed over before it."""

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from tempering.compilation import quick
-from tempering.devices import mean_and_grad, on_devices, resident
+from tempering.devices import by_row, mean_and_grad, on_devices, resident
 from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
 from tempering.diffusion.precondition import Denoiser
@@ -175,7 +175,7 @@ def _batch(key: Key, picks: _Picks, size: int) -> _Batch:
 
 def _mean_loss(network: Any, data: Dataset, batch: _Batch) -> Array:
     loss = lambda key, place, index: data.levels.loss(network, key, place, index)  # noqa: E731
-    return jnp.mean(jax.vmap(loss)(batch.keys, batch.place, batch.index))
+    return jnp.mean(by_row(loss)(batch.keys, batch.place, batch.index))
 
 
 def _train_step(fit: _Fit, batch: _Batch, frozen: Any, data: Dataset, rule: _Rule) -> tuple[_Fit, Array]:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices import use
 from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.runs.ledger import Ledger
@@ -62,6 +63,7 @@ class Sampler(Shown):
     Attributes:
         paid: samples and weights that were paid for: what `improve` goes on from, and what the verdict rests on.
         seconds: wall time of the fit by stage, over all processes that worked on it; empty where it is not known.
+        devices: those of the fit, as `tp.fit` takes them, which draws and densities run on; not saved, and may be set.
     """
 
     model: DiffusionModel
@@ -83,6 +85,7 @@ class Sampler(Shown):
     folder: Path | None = None
     paid: Paid = dataclasses.field(default_factory=Paid, init=False, repr=False, compare=False)  # of this model alone
     seconds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, compare=False)
+    devices: Any = dataclasses.field(default=None, init=False, repr=False, compare=False)
     improver: ClassVar[Callable[..., "Sampler"] | None] = None
     """What `improve` calls. `methods/improve.py` puts it here: a room imports only rooms below it."""
 
@@ -130,7 +133,8 @@ class Sampler(Shown):
         sampling = self.sampling.raw
         if solver is not None and not (isinstance(solver, str) and solver == sampling.solver):
             sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
-        draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
+        with use(self.devices):
+            draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
 
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
@@ -195,10 +199,11 @@ class Sampler(Shown):
         require_count("num", num, most=_MOST_DRAWS)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
-        draws, log_q = self.model.draw(
-            self._key(seed), int(num), self.sampling, with_density=True, is_quasi_random=is_quasi_random
-        )
-        weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+        with use(self.devices):
+            draws, log_q = self.model.draw(
+                self._key(seed), int(num), self.sampling, with_density=True, is_quasi_random=is_quasi_random
+            )
+            weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
         self.paid.note_seed(int(seed), weighted, is_quasi_random=is_quasi_random)
         return weighted
 
@@ -217,12 +222,11 @@ class Sampler(Shown):
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
         rows = points.reshape((-1, self.dim))
-        if self.chart is None:
-            values = self.model.log_prob(self._key(seed), rows, self.sampling)
-        else:
-            inner, log_volume, is_inside = restrict_rows(self.chart, rows)
-            values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
-            values = jnp.where(is_inside, values, -jnp.inf)
+        inner, log_volume, is_inside = (rows, None, None) if self.chart is None else restrict_rows(self.chart, rows)
+        with use(self.devices):
+            values = self.model.log_prob(self._key(seed), inner, self.sampling)
+        if log_volume is not None:
+            values = jnp.where(is_inside, values - log_volume, -jnp.inf)
         return np.asarray(values.reshape(points.shape[:-1]))
 
     def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:
@@ -284,7 +288,10 @@ class Sampler(Shown):
         """
         improver = type(self).improver
         assert improver is not None, "tempering.methods.improve puts it there"
-        return improver(self, budget, seed=seed, progress=progress)
+        with use(self.devices):
+            improved = improver(self, budget, seed=seed, progress=progress)
+        improved.devices = self.devices
+        return improved
 
     def save(self, folder: str | Path) -> Path:
         """Write `sampler.npz`, `samples.npz` and `sampler.json`; `tp.load` reads them. The density is not stored.
