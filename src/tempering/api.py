@@ -144,10 +144,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
             and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
             takes long to compile, may exceed it. The result then depends on the speed of the machine.
-        devices: None runs on one device, JAX's default. A number takes so many of `jax.devices()`, a list these: chains,
-            draws, densities and training batches are shared out over them. The result is the same for any number, 1
-            included, and may differ from that of None by rounding. It pays where the density or the network is costly.
-            Processes that joined by `jax.distributed` all take part (docs/clusters.md).
+        devices: None runs on one device, JAX's default. A number takes so many of `jax.devices()`, a list those in it:
+            chains, draws, densities and training batches are shared out over them. The result is the same for any
+            number, 1 included, and may differ from that of None by rounding. It pays where the density or the network
+            is costly. Where processes have joined by `jax.distributed`, all take part (docs/clusters.md).
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
@@ -237,11 +237,10 @@ def _with_devices(sampler: Sampler, devices: Any) -> Sampler:
 
 def _refuse_on_several(target: Target, time_limit: float | None) -> None:
     """Refuse what processes that joined cannot agree on: their clocks differ, and each would call a host's function."""
+    by_clock, by_host = "their clocks differ; give a budget", "each would call it for every point; use one process"
     refuse_on_several(
-        time_limit=None if time_limit is None else "their clocks differ; give a budget instead",
-        log_density=None
-        if not is_black_box(target)
-        else "each would call the function for every point; use one process",
+        time_limit=None if time_limit is None else by_clock,
+        log_density=by_host if is_black_box(target) else None,
     )
 
 

@@ -222,11 +222,13 @@ class Sampler(Shown):
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
         rows = points.reshape((-1, self.dim))
-        inner, log_volume, is_inside = (rows, None, None) if self.chart is None else restrict_rows(self.chart, rows)
         with use(self.devices):
-            values = self.model.log_prob(self._key(seed), inner, self.sampling)
-        if log_volume is not None:
-            values = jnp.where(is_inside, values - log_volume, -jnp.inf)
+            if self.chart is None:
+                values = self.model.log_prob(self._key(seed), rows, self.sampling)
+            else:
+                inner, log_volume, is_inside = restrict_rows(self.chart, rows)
+                values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
+                values = jnp.where(is_inside, values, -jnp.inf)
         return np.asarray(values.reshape(points.shape[:-1]))
 
     def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:
