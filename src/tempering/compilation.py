@@ -75,14 +75,14 @@ def quick(function: Function) -> Function:
 def _host() -> Any:
     """The host as a device; JAX's default where it may not be used."""
     try:
-        return jax.devices("cpu")[0]
+        return jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         return None
 
 
 def on_device(tree: Any) -> Any:
     """The tree with its arrays where long programs run: they travel once, and not with every call."""
-    device = jax.config.values["jax_default_device"] or jax.devices()[0]
+    device = jax.config.values["jax_default_device"] or jax.local_devices()[0]
     if device == _host():
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)

@@ -116,7 +116,8 @@ def _packed(found: tuple[dict[str, Any], dict[str, Any]] | None) -> bytes:
     if found is None:
         return json.dumps({"found": False}).encode() + b"\n"
     file = io.BytesIO()
-    np.savez(file, **{f"array-{index}": np.asarray(array) for index, array in enumerate(found[0].values())})
+    named: dict[str, Any] = {f"array-{index}": np.asarray(array) for index, array in enumerate(found[0].values())}
+    np.savez(file, **named)
     head = {"found": True, "names": list(found[0]), "note": found[1]}
     return json.dumps(head).encode() + b"\n" + file.getvalue()
 

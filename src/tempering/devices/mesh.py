@@ -55,7 +55,7 @@ def check_devices(devices: Any) -> None:
         raise SettingsError("devices names a device twice; name each once")
 
 
-def chosen(devices: Any) -> tuple[jax.Device, ...] | None:
+def chosen(devices: Any) -> tuple[Any, ...] | None:
     """The devices that are meant; None where programs stay as they are, on JAX's default device.
 
     Where several processes have joined (`jax.distributed`), all devices of all processes take part.
@@ -86,7 +86,7 @@ def chosen(devices: Any) -> tuple[jax.Device, ...] | None:
     return wanted
 
 
-def _kinds(devices: Sequence[jax.Device]) -> str:
+def _kinds(devices: Sequence[Any]) -> str:
     return ", ".join(sorted({device.device_kind for device in devices}))
 
 
