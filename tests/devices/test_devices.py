@@ -123,7 +123,9 @@ def test_devices_are_chosen_as_asked():
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "", "nan"])
 def test_the_command_refuses_other_words(text):
-    with pytest.raises(SettingsError, match="--devices = .* is not allowed: it must be a number from 1 on, or the word"):
+    with pytest.raises(
+        SettingsError, match="--devices = .* is not allowed: it must be a number from 1 on, or the word"
+    ):
         _devices(text)
 
 
