@@ -17,6 +17,8 @@ from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
+from tempering.devices import check_devices, use
+from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget
@@ -49,6 +51,7 @@ from tempering.settings import (
     resolved,
 )
 from tempering.targets import Target
+from tempering.targets.cost import is_black_box
 from tempering.targets.posterior import in_coordinates
 from tempering.transforms.centred import Centred
 from tempering.types import OnEvent
@@ -74,6 +77,7 @@ def fit(
     ladder: Sequence[float] | None = None,
     settings: MethodSettings | BaselineSettings | Mapping[str, Any] | None = None,
     time_limit: float | None = None,
+    devices: Any = None,
     out: str | Path | None = None,
     progress: bool = True,
     callback: OnEvent | None = None,
@@ -97,6 +101,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     ladder: Sequence[float] | None = None,
     settings: MethodSettings | BaselineSettings | Mapping[str, Any] | None = None,
     time_limit: float | None = None,
+    devices: Any = None,
     out: str | Path | None = None,
     progress: bool = True,
     callback: OnEvent | None = None,
@@ -142,6 +147,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
             and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
             takes long to compile, may exceed it. The result then depends on the speed of the machine.
+        devices: None runs on one device, JAX's default. A number takes so many of `jax.devices()`, a list those in it:
+            chains, draws, densities and training batches are shared out over them. The result is the same for any
+            number, 1 included, and may differ from that of None by rounding. It pays where the density or the network
+            is costly. Where processes have joined by `jax.distributed`, all take part (docs/clusters.md).
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
@@ -167,9 +176,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
         options |= {"ladder": ladder, "settings": settings, "time_limit": time_limit, "progress": progress}
-        options |= {"callback": callback}
+        options |= {"callback": callback, "devices": devices}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
     keep_programs()
+    check_devices(devices)
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
     if prior is None and prior_transform is None:
         target = as_fitted(log_density, dim, like, support, reference)
@@ -201,11 +211,14 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         changed = suited(_replace(base, ladder_settings, width), target)
     check_budget(changed, target, budget)
     seed = int(seed)
-    with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
-        if isinstance(store, RunFolder) and has_sampler(store.path):
-            return load_sampler(store.path, target)
+    _refuse_on_several(target, time_limit)
+    opened = lambda: _store(out, target, init, start_fn, method, changed, seed, budget, settings is None)  # noqa: E731
+    with use(devices), followed_store(opened) as store:
+        path = getattr(store, "path", None)
+        if out is not None and agreed(path is not None and has_sampler(path)):
+            return _with_devices(load_sampler(as_path(out), target), devices)
         kind = Kind.of(method, target.dim, budget or default_budget(target.dim), changed)
-        following = followed(progress, callback, store, expected_seconds(kind))
+        following = followed(progress and is_first(), callback, store, expected_seconds(kind))
         with collected_seldom(), reporting(target), following as (on_event, watch):
             sampler = METHODS[method].fit(
                 target,
@@ -217,11 +230,25 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
                 on_event=on_event,
             )
         sampler.seconds = watch.stop()
-        if time_limit is None:
+        if time_limit is None and is_first():
             remember(kind, sampler.seconds)
-        if isinstance(store, RunFolder):
-            sampler.save(store.path)
+        if path is not None:
+            sampler.save(path)
+    return _with_devices(sampler, devices)
+
+
+def _with_devices(sampler: Sampler, devices: Any) -> Sampler:
+    sampler.devices = devices
     return sampler
+
+
+def _refuse_on_several(target: Target, time_limit: float | None) -> None:
+    """Refuse what processes that joined cannot agree on: their clocks differ, and each would call a host's function."""
+    by_clock, by_host = "their clocks differ; give a budget", "each would call it for every point; use one process"
+    refuse_on_several(
+        time_limit=None if time_limit is None else by_clock,
+        log_density=by_host if is_black_box(target) else None,
+    )
 
 
 def _fit_each(seeds: tuple[int, ...], out: str | Path | None, fit_one: Callable[..., Any]) -> Samplers:

@@ -75,6 +75,9 @@ _QUIET = _flag("--quiet", help="show nothing but the result")
 _TIME_LIMIT = _option(
     "--time-limit", type=float, metavar="SECONDS", help="end the fit after so long, in the best sampler so far"
 )
+_DEVICES = _option(
+    "--devices", metavar="N", help="share the work out over so many devices of JAX, or over all: a number, or all"
+)
 _METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted", "fab", "dds", "cmcd", "idem", "bnem", "dikl")
 _MODEL_HELP = (
     "a name of `tempering list`; or your own model: file.py:name or module:name, a .stan file, or a folder with "
@@ -102,6 +105,7 @@ COMMANDS: dict[str, Command] = {
             _whole("--seed", help="everything random follows from it"),
             _whole("--budget", help="the most evaluations to spend, such as 1e5"),
             _TIME_LIMIT,
+            _DEVICES,
             _option("--method", values=_METHODS, help=f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]}; of an own model"),
             _whole("--dim", help="the dimension of a point, where an own model is a function of one"),
             _path("--data", values="file", help="the data of an own model: .npz with named arrays, or .json"),
@@ -123,7 +127,13 @@ COMMANDS: dict[str, Command] = {
     "resume": Command(
         "running:resume",
         "Go on with a run that was stopped, or spend more evaluations on a finished one.",
-        (_FOLDER, _whole("--budget", help="evaluations to spend on top of a finished run"), _TIME_LIMIT, _QUIET),
+        (
+            _FOLDER,
+            _whole("--budget", help="evaluations to spend on top of a finished run"),
+            _TIME_LIMIT,
+            _DEVICES,
+            _QUIET,
+        ),
     ),
     "watch": Command(
         "watching:watch",

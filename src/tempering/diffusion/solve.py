@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.compilation import quick, rounded_up
+from tempering.devices import by_row, on_devices
 from tempering.diffusion.churn import Kicks, churned
 from tempering.diffusion.divergence import flow_step, step_with_log_det
 from tempering.diffusion.noise import Prior
@@ -127,11 +128,11 @@ def _draw_one(
     return x, jnp.full((), jnp.nan) if method.divergence == "none" else log_prior + change
 
 
-@eqx.filter_jit
+@on_devices
 def _draw_chunk(
     start: tuple[Keys, Array | None], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
 ) -> tuple[Array, Array]:
-    return jax.vmap(lambda key, normal: _draw_one(key, normal, denoise, prior, sigmas, method))(*start)
+    return by_row(lambda key, normal: _draw_one(key, normal, denoise, prior, sigmas, method))(*start)
 
 
 def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None]):
@@ -200,7 +201,7 @@ def compile_densities(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Ar
     _likelihood_chunk.lower((keys, points), denoise, prior, sigmas, method).compile()
 
 
-@eqx.filter_jit
+@on_devices
 def _likelihood_chunk(
     keyed: tuple[Keys, Array], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
 ) -> Array:
@@ -209,7 +210,7 @@ def _likelihood_chunk(
         noisy, change = flow(denoise, x, sigmas[::-1], key, method)
         return prior.log_prob(noisy) - change
 
-    return jax.vmap(one)(*keyed)
+    return by_row(one)(*keyed)
 
 
 def log_likelihood(

@@ -12,6 +12,7 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.api import load
+from tempering.devices import use
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
@@ -50,24 +51,32 @@ def run(
     *,
     target: Target | None = None,
     time_limit: float | None = None,
+    devices: Any = None,
 ) -> dict[str, Any]:
     """Carry out `config` in a new folder; returns the content of result.json.
 
     Args:
         target: that of the configuration, where it was made before.
         time_limit: seconds after which the fit should end; judging comes on top.
+        devices: as `tp.fit` takes them.
     """
     target = target_of(config) if target is None else target
     forecast(config.settings, target.dim, config.budget)  # refuses a ladder that nothing can be planned for
     check_budget(config.settings, target, config.budget)
-    with RunFolder.create(folder, placed(config, as_path(folder))) as opened:
+    with use(devices), RunFolder.create(folder, placed(config, as_path(folder))) as opened:
         with noted(opened.path, on_event) as observe:
             return _carry_out(opened, target, observe, time_limit)
 
 
-def resume(folder: str | Path, on_event: OnEvent = ignore_event, *, time_limit: float | None = None) -> dict[str, Any]:
+def resume(
+    folder: str | Path,
+    on_event: OnEvent = ignore_event,
+    *,
+    time_limit: float | None = None,
+    devices: Any = None,
+) -> dict[str, Any]:
     """Go on with a folder from its last finished part; a finished run is returned as it is."""
-    with RunFolder.open(folder) as opened:
+    with use(devices), RunFolder.open(folder) as opened:
         if (opened.path / "result.json").exists():
             return read_json(opened.path / "result.json")
         target = target_of(opened.config, opened.path)
@@ -77,12 +86,14 @@ def resume(folder: str | Path, on_event: OnEvent = ignore_event, *, time_limit: 
             return _carry_out(opened, target, observe, time_limit)
 
 
-def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+def improve_folder(
+    folder: str | Path, budget: int, on_event: OnEvent = ignore_event, *, devices: Any = None
+) -> dict[str, Any]:
     """Go on with a finished run by `budget` evaluations more (`Sampler.improve`) and judge it anew.
 
     The improved sampler takes the place of the old one, which is kept in `before-1`, `before-2`, ...
     """
-    with RunFolder.open(folder) as opened:
+    with use(devices), RunFolder.open(folder) as opened:
         sampler = load_sampler(opened.path, target_of(opened.config, opened.path))
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:

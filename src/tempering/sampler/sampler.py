@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices import use
 from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.runs.ledger import Ledger
@@ -62,6 +63,7 @@ class Sampler(Shown):
     Attributes:
         paid: samples and weights that were paid for. `improve` starts from them, and the verdict uses them.
         seconds: the wall time of the fit by stage, over all processes that worked on it. Empty if it is not known.
+        devices: the devices of the fit, as `tp.fit` takes them. Draws and densities run on them. They are not saved.
     """
 
     model: DiffusionModel
@@ -83,6 +85,7 @@ class Sampler(Shown):
     folder: Path | None = None
     paid: Paid = dataclasses.field(default_factory=Paid, init=False, repr=False, compare=False)  # of this model alone
     seconds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, compare=False)
+    devices: Any = dataclasses.field(default=None, init=False, repr=False, compare=False)
     improver: ClassVar[Callable[..., "Sampler"] | None] = None
     """What `improve` calls. `methods/improve.py` puts it here: a room imports only rooms below it."""
 
@@ -131,7 +134,8 @@ class Sampler(Shown):
         sampling = self.sampling.raw
         if solver is not None and not (isinstance(solver, str) and solver == sampling.solver):
             sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
-        draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
+        with use(self.devices):
+            draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
 
     def inner_draws(self, key: Array, num: int, stage: str) -> Float[Array, "particle dim"]:
@@ -202,8 +206,9 @@ class Sampler(Shown):
         require_count("num", num, most=_MOST_DRAWS)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
-        proposal = self.proposed(self._key(seed), int(num), is_quasi_random=is_quasi_random)
-        weighted = self.weigh_proposed(proposal, "sampling")
+        with use(self.devices):
+            proposal = self.proposed(self._key(seed), int(num), is_quasi_random=is_quasi_random)
+            weighted = self.weigh_proposed(proposal, "sampling")
         self.paid.note_seed(int(seed), weighted, is_quasi_random=is_quasi_random)
         return weighted
 
@@ -242,7 +247,8 @@ class Sampler(Shown):
             return np.zeros(points.shape[:-1], np.float32)
         rows = points.reshape((-1, self.dim))
         inner, log_volume, is_inside = (rows, 0.0, True) if self.chart is None else restrict_rows(self.chart, rows)
-        values = self.inner_log_prob(self._key(seed), inner)
+        with use(self.devices):
+            values = self.inner_log_prob(self._key(seed), inner)
         if values is None:
             raise DensityError(f"{self.method} has no density of its draws; fit by 'ptsd' or 'fab' for one")
         values = jnp.where(is_inside, values - log_volume, -jnp.inf)
@@ -311,7 +317,10 @@ class Sampler(Shown):
         """
         improver = type(self).improver
         assert improver is not None, "tempering.methods.improve puts it there"
-        return improver(self, budget, seed=seed, progress=progress)
+        with use(self.devices):
+            improved = improver(self, budget, seed=seed, progress=progress)
+        improved.devices = self.devices
+        return improved
 
     def save(self, folder: str | Path) -> Path:
         """Write `sampler.npz`, `samples.npz` and `sampler.json`. `tp.load` reads them. The density is not stored.

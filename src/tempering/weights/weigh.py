@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import reporting
+from tempering.devices import on_devices
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.runs.ledger import Ledger
@@ -80,7 +81,7 @@ def weigh(
         return Weighted(states, log_weights, int(num_nonfinite))
 
 
-@eqx.filter_jit
+@on_devices
 def _weighed(target, x: Array, log_q: Array, beta: Array) -> tuple[ChainState, Array, Array]:
     """The samples with their values, their log weights, and the number of those that should not happen."""
     reference = jax.vmap(lambda point: evaluate_reference(target, point))(x)
