@@ -26,6 +26,7 @@ ROOMS = (
     "transforms",
     "priors",
     "targets",
+    "host",
     "adapters",
     "molecules",
     "registry",

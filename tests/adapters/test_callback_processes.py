@@ -16,7 +16,7 @@ from support import black_boxes
 from support.black_boxes import gaussian, gaussian_gradient
 from support.tiny import SOURCE
 from tempering.adapters import from_callable, reporting
-from tempering.adapters.processes import Workers
+from tempering.host.processes import Processes
 from tempering.targets.base import evaluate_many
 
 POINTS = jax.random.normal(jax.random.key(0), (11, 2))
@@ -106,7 +106,7 @@ ABANDONED = """
 import multiprocessing, os, signal, sys
 import numpy as np
 from support.black_boxes import gaussian
-from tempering.adapters.processes import Workers
+from tempering.host.processes import Processes
 
 if __name__ == "__main__":
     workers = Workers((gaussian,), 2, is_batched=False)

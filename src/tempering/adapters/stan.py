@@ -213,7 +213,7 @@ def from_stan(model: Any, data: Any = None, **options: Any) -> StanTarget:
             )
         stan, identity = model, _told(model)
     held = _Model(stan, identity)
-    box = BlackBox(_Density(stan, identity), held.dim, "returned", batched=False, num_processes=0, finite_step=1e-6)
+    box = BlackBox(_Density(stan, identity), held.dim, "returned")
     return StanTarget(held.dim, box, held)
 
 
