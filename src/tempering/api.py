@@ -13,6 +13,7 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters.hosting import hosted
 from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, structure_of
@@ -20,6 +21,7 @@ from tempering.compilation import keep_programs
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget
+from tempering.methods.hours import within_hours
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
 from tempering.methods.start import own_start, rows_of
@@ -48,6 +50,7 @@ from tempering.settings import (
     resolved,
 )
 from tempering.targets import Target
+from tempering.targets.cost import points_per_gradient
 from tempering.targets.posterior import in_coordinates
 from tempering.transforms.centred import Centred
 from tempering.types import OnEvent
@@ -198,18 +201,25 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         if isinstance(store, RunFolder) and has_sampler(store.path):
             return load_sampler(store.path, target)
         kind = Kind.of(method, target.dim, budget or default_budget(target.dim), changed)
-        following = followed(progress, callback, store, expected_seconds(kind))
-        with collected_seldom(), reporting(target), following as (on_event, watch):
+        points = store.path if isinstance(store, RunFolder) else None
+        with (
+            hosted(target, points, budget or default_budget(target.dim) * points_per_gradient(target)) as hosts,
+            followed(progress, callback, store, expected_seconds(kind), hosts) as (on_event, watch),
+            collected_seldom(),
+            reporting(target),
+        ):
+            ledger = Ledger(budget, clock=Clock(time_limit))
+            within_hours(hosts, target, changed, ledger, start_fn, points)
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
                 changed,
                 start_fn=start_fn,
-                ledger=Ledger(budget, clock=Clock(time_limit)),
+                ledger=ledger,
                 store=store,
                 on_event=on_event,
             )
-        sampler.seconds = watch.stop()
+        sampler.seconds, sampler.host = watch.stop(), hosts.use()
         if time_limit is None:
             remember(kind, sampler.seconds)
         if isinstance(store, RunFolder):

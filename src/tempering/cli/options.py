@@ -153,6 +153,18 @@ COMMANDS: dict[str, Command] = {
             _flag("--even", help="equally weighted points made of such draws instead; costs two evaluations per point"),
         ),
     ),
+    "points": Command(
+        "reading:points",
+        "Show the points that a run of a Python density paid for, or write them to a file.",
+        (
+            _path("folder", values="folder", help="the run's folder, or the one of `store=`"),
+            _path(
+                "-o", "--out", values="file", help="a new file with every point: .parquet, .csv or .npz, by its suffix"
+            ),
+        ),
+        "A point is kept with its log density, gradient, seconds, worker and outcome as it arrives. Nothing is "
+        "evaluated, and a run that goes on is not disturbed.",
+    ),
     "diagnose": Command(
         "reading:diagnose",
         "Say in words whether the answer of a run can be trusted, and what to do if not.",

@@ -1,11 +1,11 @@
-"""Commands on what runs left behind: sample, diagnose, report, compare; and reference, which makes samples."""
+"""Commands on what runs left behind: sample, points, diagnose, report, compare; and reference, which makes samples."""
 
 import sys
 from pathlib import Path
 
 from tempering.settings import require_count
 
-__all__ = ["compare", "diagnose", "reference", "report", "sample"]
+__all__ = ["compare", "diagnose", "points", "reference", "report", "sample"]
 
 
 def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_random: bool, even: bool) -> None:
@@ -20,6 +20,19 @@ def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_r
     sampler = load_run(folder, evaluates=weighted or quasi_random or even)
     sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
+
+
+def points(folder: Path, out: Path | None) -> None:
+    """Print what a store of points holds; with --out, write every point to a file."""
+    from tempering.runs.point_tables import point_lines, write_points
+    from tempering.runs.points import read_points
+
+    stored = read_points(folder)
+    if out is None:
+        print("\n".join(point_lines(stored)))
+        return
+    write_points(stored, out)
+    print(f"wrote {len(stored.records):,} points of {stored.dim} dimensions to {out}")
 
 
 def diagnose(folder: Path) -> None:

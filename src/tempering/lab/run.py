@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
+from tempering.adapters.hosting import hosted
 from tempering.api import load
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
@@ -19,8 +20,10 @@ from tempering.lab.own_models import evaluating, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, default_budget, forecast
+from tempering.methods.hours import within_hours
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
+from tempering.methods.start import own_start
 from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
@@ -87,10 +90,10 @@ def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_e
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
             watch = Stopwatch(opened)
-            with evaluating(opened.config, sampler.target):
-                observed = watching(watch.observe, logged(), observe)
+            with evaluating(opened.config, sampler.target), hosted(sampler.target, opened.path, budget) as hosts:
+                observed = watching(watch.observe, logged(), hosts.telling(observe))
                 improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
-            improved.seconds = watch.stop()
+            improved.seconds, improved.host = watch.stop(), hosts.use()
             replace_sampler(improved, opened.path)
             opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
             return _judge(opened, improved, opened.config.metrics, observe)
@@ -139,18 +142,22 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent, time_limit:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
         watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
         kind = Kind.of(config.method, target.dim, budget, config.settings)
-        observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
-        with evaluating(config, target):
+        with evaluating(config, target), hosted(target, folder.path, budget) as hosts:
+            on_event = hosts.telling(on_event)
+            observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
+            ledger = Ledger(config.budget, clock=Clock(time_limit))
+            start_fn = own_start(None, target, config.settings.initial.scale, prefers_own=True)
+            within_hours(hosts, target, config.settings, ledger, start_fn, folder.path)
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),
                 config.settings,
-                ledger=Ledger(config.budget, clock=Clock(time_limit)),
+                ledger=ledger,
                 store=folder,
                 on_event=watching(watch.observe, observed),
                 **ways,
             )
-        sampler.seconds = watch.stop()
+        sampler.seconds, sampler.host = watch.stop(), hosts.use()
         if time_limit is None:
             remember(kind, sampler.seconds)
         sampler.save(folder.path)

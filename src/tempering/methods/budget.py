@@ -45,6 +45,12 @@ _LAST_SHARE = 3.0 / 7.0
 _WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
 _LEAST_SAMPLES, FEWEST_SAMPLES = 500, 50
 """Of a level: denoisers trained on fewer are of little use; and on fewer still, of none."""
+_FEW_POINTS = 2000
+_SURROGATES = (
+    "with some hundreds of points a method that fits a Gaussian process to the log density does better, in up to about "
+    "ten dimensions: PyVBMC or GPry"
+)
+"""Said where a budget is small enough for them: docs/clusters.md has the reason."""
 _MOST_LEVELS = 64
 """The most levels of an adaptive ladder without a budget that ends it sooner."""
 
@@ -266,6 +272,15 @@ def check_budget(settings: MethodSettings, target: Target, budget: int | None) -
     Raises:
         BudgetError: saying what to give.
     """
+    try:
+        _check_budget(settings, target, budget)
+    except BudgetError as error:
+        if budget is None or budget // points_per_gradient(target) > _FEW_POINTS:
+            raise
+        raise BudgetError(f"{error}; {_SURROGATES}") from error
+
+
+def _check_budget(settings: MethodSettings, target: Target, budget: int | None) -> None:
     each, dim, ladder = points_per_gradient(target), target.dim, settings.ladder
     has_ladder = ladder.temperatures is not None or ladder.hottest is not None
     if settings.is_sized_by_budget:

@@ -105,7 +105,8 @@ def event_line(event: Event, elapsed: float) -> str:
     parts = [f"[{duration_text(elapsed)}]", *_place_text(event, event.temperature)]
     parts += [f"{event.stage} {event.done:,}/{event.total:,}", f"{event.evaluations:,}{planned} evaluations"]
     readings = [(title, getattr(event, name), form) for title, name, form in _READINGS]
-    return "  ".join(parts + [f"{title} {form.format(value)}" for title, value, form in readings if value is not None])
+    parts += [f"{title} {form.format(value)}" for title, value, form in readings if value is not None]
+    return "  ".join(parts + ([event.note] if event.note else []))
 
 
 def _is_compiling() -> bool:
@@ -189,6 +190,8 @@ class _Live(Progress):
         yield self.make_tasks_table(tasks)
         known = ((title, self._readings.get(name), form) for title, name, form in _READINGS)
         yield Text("   ".join(f"{title} {_DASH if x is None else form.format(x)}" for title, x, form in known))
+        if event.note:
+            yield Text(event.note, style="dim")
 
 
 def _left(task: Task, since: float = 0.0) -> str:

@@ -21,7 +21,7 @@ from tempering.errors import RunFolderError
 from tempering.runs.folder import locked
 from tempering.runs.storage import as_path
 
-__all__ = ["POINTS", "PointStore", "Stored", "has_points", "read_points"]
+__all__ = ["OUTCOMES", "POINTS", "PointStore", "Stored", "has_points", "read_points"]
 
 POINTS = "points.bin"
 _FORMAT = "tempering points 1"

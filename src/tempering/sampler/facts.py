@@ -34,6 +34,7 @@ def facts_of(sampler) -> dict[str, Any]:
         "pareto_k": None if sampler.pareto_k is None else finite_or_none(sampler.pareto_k),
         "weighed": None if weighed is None else weighed.as_dict(),
         "checks": sampler.checks.as_dict(),
+        "host": None if sampler.host is None else sampler.host.as_dict(),
         "modes": [mode.as_dict() for mode in sampler.modes],
         "verdict": sampler.diagnose().as_dict(),
     }

@@ -11,6 +11,7 @@ from tempering.adapters.structure import Structure, read_structure
 from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
 from tempering.diffusion.networks import make_network
 from tempering.errors import RunFolderError
+from tempering.host.use import HostUse
 from tempering.registry import chart_from
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode
@@ -117,6 +118,7 @@ def _restored(
     )
     sampler.paid = Paid.load(folder, dim)
     sampler.seconds = read_seconds(folder)
+    sampler.host = None if facts.get("host") is None else HostUse.from_dict(facts["host"])
     return sampler
 
 

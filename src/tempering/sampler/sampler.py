@@ -11,6 +11,7 @@ import numpy as np
 
 from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.host.use import HostUse
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode, Weighed, finite_or_none
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
@@ -62,6 +63,7 @@ class Sampler(Shown):
     Attributes:
         paid: samples and weights that were paid for: what `improve` goes on from, and what the verdict rests on.
         seconds: wall time of the fit by stage, over all processes that worked on it; empty where it is not known.
+        host: of a density that workers evaluated: points, seconds, utilisation, failures of the last process; or None.
     """
 
     model: DiffusionModel
@@ -83,6 +85,7 @@ class Sampler(Shown):
     folder: Path | None = None
     paid: Paid = dataclasses.field(default_factory=Paid, init=False, repr=False, compare=False)  # of this model alone
     seconds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, compare=False)
+    host: HostUse | None = dataclasses.field(default=None, init=False, compare=False)
     improver: ClassVar[Callable[..., "Sampler"] | None] = None
     """What `improve` calls. `methods/improve.py` puts it here: a room imports only rooms below it."""
 

@@ -55,7 +55,21 @@ def recorded_findings(sampler) -> list[Finding]:
     levels, checks = sampler.levels, sampler.checks
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
     findings = [*start, *mode_findings(checks), *_way(sampler), *_rescues(levels), *_final(sampler), *_covered(sampler)]
-    return [*findings, *_determinants(sampler), *_values(sampler), *_hurry(checks)]
+    return [*findings, *_determinants(sampler), *_values(sampler), *_failures(sampler), *_hurry(checks)]
+
+
+def _failures(sampler) -> list[Finding]:
+    """Points that failed on the host and were taken as outside the support, by the user's choice."""
+    host, spent = sampler.host, max(1, sampler.evaluations)
+    if host is None or not host.num_failed:
+        return []
+    kinds = ", ".join(f"{num:,} {kind}" for kind, num in sorted(host.failed.items()))
+    measured = f"{host.num_failed:,} points of {spent:,} failed twice ({kinds})"
+    meaning = "they count as outside the support"
+    is_much = host.num_failed > BAD_VALUES * spent
+    meaning += ", and are so many that what lies there may be missing" if is_much else ""
+    remedy = "`tempering points` on the run's folder lists them; mend the function there, or give a longer `timeout=`"
+    return [Finding("points that failed", "doubtful" if is_much else "note", measured, meaning, remedy)]
 
 
 def _hurry(checks: Checks) -> list[Finding]:
