@@ -95,16 +95,15 @@ class Processes:
         require_sendable(self.shipped)
 
     def room(self, num_flying: int) -> int:
-        """Tasks that can be taken now: one a worker that is idle. Starts workers that are missing."""
+        """Tasks that can be taken now: one a worker that is ready and idle. Starts workers that are missing."""
         del num_flying
         while len(self._workers) < self.num:
             self._workers.append(self._born())
-        return sum(worker.key is None for worker in self._workers)
+        return sum(worker.is_ready and worker.key is None for worker in self._workers)
 
     def submit(self, key: int, which: int, rows: np.ndarray) -> None:
-        """Hand a task to an idle worker, one that is ready if there is one."""
-        idle = [worker for worker in self._workers if worker.key is None]
-        worker = next((worker for worker in idle if worker.is_ready), idle[0])
+        """Hand a task to an idle worker."""
+        worker = next(worker for worker in self._workers if worker.is_ready and worker.key is None)
         worker.key = key
         try:
             worker.pipe.send((which, rows))
