@@ -14,10 +14,11 @@ from pathlib import Path
 from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import boxes_of
 from tempering.host.use import HostUse, forecast_words
+from tempering.runs.points import has_points, read_points
 from tempering.targets.base import Target
 from tempering.types import Event, OnEvent
 
-__all__ = ["Hosts", "hosted"]
+__all__ = ["Hosts", "hosted", "seconds_known"]
 
 _EVERY = 2.0
 """Seconds between two words about workers while a compiled program waits for them."""
@@ -98,6 +99,19 @@ class Hosts:
         """Watch no longer, and let others have the stores of the run."""
         for box in self.boxes:
             box.on_tick(None)
+
+
+def seconds_known(target: Target) -> tuple[float, int] | None:
+    """Seconds of a point by the store that the target names, and its workers; None where nothing is known.
+
+    Nothing is locked, and no worker is started.
+    """
+    for box in boxes_of(target):
+        if isinstance(box.place, str | Path) and has_points(Path(box.place)):
+            seconds = read_points(box.place).records["seconds"]
+            if len(seconds):
+                return float(seconds.mean()), box.num_workers
+    return None
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def point_lines(stored: Stored) -> list[str]:
         lines.append(f"workers  {len(workers):,}: {most}{' and others' if len(workers) > 4 else ''}")
         values = held["value"][np.isfinite(held["value"])]
         if len(values):
-            lines.append(f"values   from {values.min():.6g} to {values.max():.6g}")
+            lines.append(f"values   from {values.min() + 0.0:.6g} to {values.max() + 0.0:.6g}")
     failed = [(name, int(np.sum(held["outcome"] == i))) for i, name in enumerate(OUTCOMES) if i]
     told = ", ".join(f"{n:,} {name}" for name, n in failed if n)
     lines.append(f"failed   {told or 'none'}; {int(np.sum(held['tries'] > 1)):,} were tried twice")
