@@ -102,7 +102,9 @@ def draw_figure(found: dict, path: Path) -> None:
             rows = found[f"{case}, batches of {batch:,}"]
             numbers = list(rows)
             label = f"batches of {batch:,}"
-            axes[0, column].loglog(numbers, [rows[n]["per_hour"] for n in numbers], "o-", ms=3, color=colour, label=label)
+            axes[0, column].loglog(
+                numbers, [rows[n]["per_hour"] for n in numbers], "o-", ms=3, color=colour, label=label
+            )
             axes[1, column].semilogx(numbers, [1 - rows[n]["idle"] for n in numbers], "o-", ms=3, color=colour)
         rows = found[f"{case}, batches of {BATCHES[-1]:,}"]
         one = rows[1]["per_hour"]

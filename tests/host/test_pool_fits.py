@@ -128,4 +128,6 @@ def test_a_fit_that_is_killed_goes_on_where_it_was_and_pays_nothing_twice(tmp_pa
     assert parts[3:] == whole[3:] and parts[0] == whole[0] and int(parts[2]) > 50
     calls = Counter(Noted(tmp_path / "killed").calls())
     # Only what two workers had in hand when the parent was killed is paid again: a piece of quick points each.
-    assert sum(num - 1 for num in calls.values()) <= 2 * 25 and len(calls) == len(set(Noted(tmp_path / "whole").calls()))
+    assert sum(num - 1 for num in calls.values()) <= 2 * 25 and len(calls) == len(
+        set(Noted(tmp_path / "whole").calls())
+    )

@@ -87,7 +87,10 @@ ALL = [
     *("processes", "ThreadPoolExecutor", "map alone"),
     *slow("one process", "ProcessPoolExecutor", "multiprocessing.Pool", "loky", "dask", "a function that makes one"),
 ]
-SURVIVING = ["processes", *slow("a function that makes one", "multiprocessing.Pool", "a function that makes loky's", "dask")]
+SURVIVING = [
+    "processes",
+    *slow("a function that makes one", "multiprocessing.Pool", "a function that makes loky's", "dask"),
+]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -109,7 +112,10 @@ def test_a_worker_that_is_killed_costs_its_point_a_second_try_and_nothing_else(n
     calls = Counter(noted.calls())
     assert (tmp_path / "happened").exists() and calls[POINTS[BAD].tobytes()] == 2
     # A pool that breaks as a whole loses what was in flight with it, and Dask what its worker had not yet handed over.
-    assert sum(num > 1 for num in calls.values()) <= (4 if "makes" in name or name == "dask" else 1) and max(calls.values()) <= 3
+    assert (
+        sum(num > 1 for num in calls.values()) <= (4 if "makes" in name or name == "dask" else 1)
+        and max(calls.values()) <= 3
+    )
     np.testing.assert_array_equal(box.values(POINTS), RIGHT)
     box.close()
 

@@ -40,7 +40,12 @@ def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[st
     total = sum(stage.evaluations for stage in stages)
     rows = [(_WORDS.get(stage.stage, stage_name(stage.stage)), stage) for stage in stages]
     width = max(len(words) for words, _ in rows)
-    lines += [f"time     {_time(config, target)}", *_workers(target, total), "", f"{'stage':<{width}}  {'evaluations':>20}"]
+    lines += [
+        f"time     {_time(config, target)}",
+        *_workers(target, total),
+        "",
+        f"{'stage':<{width}}  {'evaluations':>20}",
+    ]
     for words, stage in rows:
         sense = "" if stage.sense == "exactly" else f"{stage.sense} "
         lines.append(f"{words:<{width}}  {sense + format(stage.evaluations, ','):>20}")

@@ -235,7 +235,9 @@ class _Round:
                 self.again.extend(piece.singles())
                 return
             piece.tries = self.dealer.tries
-        self._failed(piece, "died", RuntimeError(returned.lost or "the worker ended"), Answer(len(piece.rows), None, 0.0))
+        self._failed(
+            piece, "died", RuntimeError(returned.lost or "the worker ended"), Answer(len(piece.rows), None, 0.0)
+        )
 
     def _judge(self, piece: _Piece, answer: Answer, worker: str) -> None:
         if np.all(self.done[piece.rows]):
@@ -249,7 +251,10 @@ class _Round:
         elif bad.all():
             self._failed(piece, "nan", None, answer, worker)
         else:  # the others of a vectorised function's piece are as good as any
-            for mask, settle in ((~bad, self._arrive), (bad, lambda *rest: self._failed(rest[0], "nan", None, *rest[1:]))):
+            for mask, settle in (
+                (~bad, self._arrive),
+                (bad, lambda *rest: self._failed(rest[0], "nan", None, *rest[1:])),
+            ):
                 settle(_Piece(piece.rows[mask], piece.tries, piece.breaks), _masked(answer, mask), worker)
 
     def _arrive(self, piece: _Piece, answer: Answer, worker: str, fault: str | None = None, error=None) -> None:

@@ -112,7 +112,6 @@ class _Foreign:
     the pool grew or replaced one, says so and gets its task again with them.
     """
 
-
     def __init__(self, pool: Any, shipped: Shipped, make: Callable[[], Any] | None):
         self.pool, self.shipped, self._make = pool, shipped, make
         self._num_shipped, self._size, self._looked = 0, 1, -float("inf")

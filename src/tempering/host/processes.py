@@ -216,7 +216,9 @@ def _serve(pipe: Any, shipped: Shipped) -> None:
         try:
             pipe.send(reply)
         except Exception as error:  # what the function returned cannot travel
-            fault = RuntimeError(f"what was returned cannot be sent to another process: {type(error).__name__}: {error}")
+            fault = RuntimeError(
+                f"what was returned cannot be sent to another process: {type(error).__name__}: {error}"
+            )
             pipe.send(Reply(worker_name(), (Answer(len(rows), None, 0.0, fault),)))
 
 

@@ -62,7 +62,9 @@ def from_openmm(
     if unsupported == "callback" and untranslated(system):
         return callback_target(system, topology, checked, kelvin, name, **host)
     if host:
-        raise SettingsError(f"{', '.join(host)} is for a System that OpenMM evaluates; JAX evaluates this one: leave it out")
+        raise SettingsError(
+            f"{', '.join(host)} is for a System that OpenMM evaluates; JAX evaluates this one: leave it out"
+        )
     return MoleculeTarget(read_system(system, topology, checked), kelvin, name=name)
 
 

@@ -19,8 +19,13 @@ def point_lines(stored: Stored) -> list[str]:
     lines = [f"store    {stored.path}", f"points   {num:,} of {stored.dim} dimensions"]
     if num:
         seconds = held["seconds"]
-        took = [duration_text(float(seconds.sum())), *(f"{float(q):.3g} s" for q in np.quantile(seconds, (0.5, 0.9, 1.0)))]
-        lines.append(f"time     {took[0]} of workers; a point takes {took[1]} (half), {took[2]} (nine of ten), {took[3]} at most")
+        took = [
+            duration_text(float(seconds.sum())),
+            *(f"{float(q):.3g} s" for q in np.quantile(seconds, (0.5, 0.9, 1.0))),
+        ]
+        lines.append(
+            f"time     {took[0]} of workers; a point takes {took[1]} (half), {took[2]} (nine of ten), {took[3]} at most"
+        )
         workers, counts = np.unique(held["worker"], return_counts=True)
         most = ", ".join(f"{name.decode()} ({n:,})" for n, name in sorted(zip(counts, workers, strict=True))[::-1][:4])
         lines.append(f"workers  {len(workers):,}: {most}{' and others' if len(workers) > 4 else ''}")
@@ -31,7 +36,9 @@ def point_lines(stored: Stored) -> list[str]:
     told = ", ".join(f"{n:,} {name}" for name, n in failed if n)
     lines.append(f"failed   {told or 'none'}; {int(np.sum(held['tries'] > 1)):,} were tried twice")
     if stored.num_damaged or stored.num_torn:
-        lines.append(f"damaged  {stored.num_damaged:,} records, {stored.num_torn} bytes of one cut short; they are left out")
+        lines.append(
+            f"damaged  {stored.num_damaged:,} records, {stored.num_torn} bytes of one cut short; they are left out"
+        )
     return lines
 
 
