@@ -74,7 +74,7 @@ def trips(num_points: int) -> dict[str, float]:
     try:
         from distributed import Client, LocalCluster
 
-        engines["Dask"] = lambda: Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None))
+        engines["Dask"] = lambda: Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
     except ImportError:
         pass
     found = {}

@@ -41,8 +41,8 @@ class Event:
     """One line of progress: what a long computation is doing now.
 
     `done` and `total` count the stage's own units (steps, samples, training steps). `evaluations` is what the ledger
-    holds, `planned` what the whole run is going to spend. `seconds_left` is known where a like run was made before. `note` is a word
-    about workers, where they evaluate the density.
+    holds, `planned` what the whole run is going to spend. `seconds_left` is known where a like run was made before.
+    `note` is a word about workers, where they evaluate the density.
     """
 
     stage: str

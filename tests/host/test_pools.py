@@ -241,7 +241,7 @@ def test_the_function_travels_once_a_worker():
 
 
 def test_a_pool_that_grows_is_used(monkeypatch):
-    from tempering.host import engines as module
+    from tempering.host import foreign as module
 
     monkeypatch.setattr(module, "_GLANCE", 0.0)
     with ThreadPoolExecutor(1) as pool:

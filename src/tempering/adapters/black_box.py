@@ -57,11 +57,12 @@ class BlackBox:
         finite_step: float = 1e-6,
         pool: Any = None,
         chunk_size: int | None = None,
-        faults: Faults = Faults(),
+        faults: Faults | None = None,
         store: str | Path | bool | None = None,
     ):
         self.fn, self.dim, self.gradient, self.batched, self.finite_step = fn, dim, gradient, batched, finite_step
         self.functions = (fn, gradient) if callable(gradient) else (fn,)
+        faults = faults or Faults()
         self.faults, self.place = faults, store
         self.engine = engine_of(pool, Shipped(uuid.uuid4().hex, self.functions, batched))
         is_here = isinstance(self.engine, Here)

@@ -251,11 +251,9 @@ class _Round:
         elif bad.all():
             self._failed(piece, "nan", None, answer, worker)
         else:  # the others of a vectorised function's piece are as good as any
-            for mask, settle in (
-                (~bad, self._arrive),
-                (bad, lambda *rest: self._failed(rest[0], "nan", None, *rest[1:])),
-            ):
-                settle(_Piece(piece.rows[mask], piece.tries, piece.breaks), _masked(answer, mask), worker)
+            good, rest = (_Piece(piece.rows[mask], piece.tries, piece.breaks) for mask in (~bad, bad))
+            self._arrive(good, _masked(answer, ~bad), worker)
+            self._failed(rest, "nan", None, _masked(answer, bad), worker)
 
     def _arrive(self, piece: _Piece, answer: Answer, worker: str, fault: str | None = None, error=None) -> None:
         self.done[piece.rows] = True

@@ -62,8 +62,8 @@ def within_hours(
             check_budget(settings, target, allowed)
         except BudgetError as error:
             raise BudgetError(
-                f"{forecast_words(wanted, workers, each)}; time_limit = {duration_text(limit)} at {duration_of(each)} a "
-                f"point allows {allowed:,}: {error}"
+                f"{forecast_words(wanted, workers, each)}; time_limit = {duration_text(limit)} at {duration_of(each)} "
+                f"a point allows {allowed:,}: {error}"
             ) from error
         ledger.budget = allowed
         ledger.clock.hurried.append("the budget")

@@ -254,6 +254,7 @@ def locked(file: Path, what: str) -> "FileLock":
     except OSError as error:
         reason = error.strerror or error
         raise RunFolderError(
-            f"cannot write in {file.parent} or lock it: {reason}; choose a folder you may write to, on a disk with locks"
+            f"cannot write in {file.parent} or lock it: {reason}; choose a folder you may write to, on a disk with "
+            "locks"
         ) from error
     return lock

@@ -85,8 +85,8 @@ def read_points(folder: str | Path) -> Stored:
     place = as_path(folder) / POINTS
     if not place.is_file():
         raise RunFolderError(
-            f"{place.parent} holds no {POINTS}; points are kept by a fit with `out=` or `store=` of a density that is a "
-            "Python function"
+            f"{place.parent} holds no {POINTS}; points are kept by a fit with `out=` or `store=` of a density that is "
+            "a Python function"
         )
     head = _read_header(place)
     kind = _record(head["dim"], head["has_gradient"])
@@ -157,7 +157,7 @@ class PointStore:
         else:
             self.place.write_bytes(json.dumps(head).ljust(_HEADER - 1).encode() + b"\n")
         num, torn = divmod(self.place.stat().st_size - _HEADER, self.kind.itemsize)
-        self._file = open(self.place, "r+b", buffering=0)  # noqa: SIM115 -- open as long as the run
+        self._file = open(self.place, "r+b", buffering=0)
         self._file.truncate(_HEADER + num * self.kind.itemsize)
         self._file.seek(0, os.SEEK_END)
         self._synced = time.monotonic()
