@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from support.host_functions import BAD, POINTS, Noted, density, misbehaving
+from support.tiny import SOURCE
 from support.unchecked import unchecked
 from tempering.adapters.black_box import BlackBox, Faults
 from tempering.adapters.callback import from_callable
@@ -38,6 +39,15 @@ def _dask():
     return distributed.Client(cluster), cluster
 
 
+def _ray():
+    """Ray is not part of `dev`: 200 MB. Where it is installed its pool is tested."""
+    pools = pytest.importorskip("ray.util.multiprocessing")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # it would write a token into the home folder
+    paths = os.pathsep.join([str(SOURCE), str(SOURCE.parent / "tests"), os.environ.get("PYTHONPATH", "")])
+    pytest.importorskip("ray").init(runtime_env={"env_vars": {"PYTHONPATH": paths}}, include_dashboard=False)
+    return pools.Pool(2)
+
+
 class Engines:
     """Pools by name, ended with the test."""
 
@@ -49,6 +59,10 @@ class Engines:
             client, cluster = _dask()
             self.open += [client.close, cluster.close]
             return client.get_executor()
+        if name == "ray":
+            pool = _ray()
+            self.open += [pool.terminate, pytest.importorskip("ray").shutdown]
+            return pool
         if name == "multiprocessing.Pool":
             pool = SPAWN.Pool(2)
             self.open.append(pool.terminate)
@@ -86,6 +100,7 @@ def slow(*names):
 ALL = [
     *("processes", "ThreadPoolExecutor", "map alone"),
     *slow("one process", "ProcessPoolExecutor", "multiprocessing.Pool", "loky", "dask", "a function that makes one"),
+    *slow("ray"),
 ]
 SURVIVING = [
     "processes",
@@ -318,8 +333,6 @@ def test_workers_import_no_jax(tmp_path):
     script = "import sys; import tempering.host.work, tempering.host.processes; assert 'jax' not in sys.modules"
     import subprocess
     import sys
-
-    from support.tiny import SOURCE
 
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False).returncode == 0
