@@ -36,6 +36,7 @@ def _without(settings: PTSDSettings) -> dict[str, tuple[str, PTSDSettings]]:
         "no-sharing": ("one network a level, nothing anticipated", pairs),
         "resampled": ("resampled buffers instead of weighted ones", change(resampling={"is_resampled": True})),
         "random": ("independent instead of Sobol points", change(sampling={"is_quasi_random": False})),
+        "vp": ("the variance-preserving process", change(noise={"process": "vp"})),
         "geometric": ("an evenly spaced ladder", change(ladder={"spacing": "geometric"})),
     }
 

@@ -24,6 +24,7 @@ def facts_of(sampler) -> dict[str, Any]:
         "chart": None if chart is None or geometry is not None else chart.as_dict(),
         "structure": None if sampler.structure is None else sampler.structure.as_dict(),
         "network": dataclasses.asdict(sampler.network),
+        "process": _process(sampler),
         "sampling": dataclasses.asdict(sampler.sampling),
         "settings": settings and {"kind": type(settings).__name__, **plain(settings)},
         "levels": [record.as_dict() for record in sampler.levels],
@@ -37,3 +38,9 @@ def facts_of(sampler) -> dict[str, Any]:
         "modes": [mode.as_dict() for mode in sampler.modes],
         "verdict": sampler.diagnose().as_dict(),
     }
+
+
+def _process(sampler) -> dict[str, float] | None:
+    """The clock of a variance-preserving process; None for the variance-exploding one."""
+    process = sampler.model.levels.process
+    return None if process is None else {"beta_min": process.beta_min, "beta_max": process.beta_max}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.adapters.structure import Structure, read_structure
-from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
+from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior, VariancePreserving
 from tempering.diffusion.networks import make_network
 from tempering.errors import RunFolderError
 from tempering.registry import chart_from
@@ -28,13 +28,17 @@ from tempering.transforms.centred import Centred
 __all__ = ["load_sampler", "model_like", "stored_dim"]
 
 
-def model_like(dim: int, network: Network) -> DiffusionModel:
-    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
+def model_like(dim: int, network: Network, process: dict[str, float] | None = None) -> DiffusionModel:
+    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced.
+
+    Args:
+        process: beta_min and beta_max, where the process is variance preserving.
+    """
 
     def build() -> DiffusionModel:
         vector, number = jnp.zeros((dim,)), jnp.zeros(())
         denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector, number)
-        levels = NoiseLevels(number, number)
+        levels = NoiseLevels(number, number, None if process is None else VariancePreserving(number, **process))
         return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
 
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
@@ -95,7 +99,7 @@ def _restored(
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
     target = as_saved(target, chart)
     own = None if target is None else target.structure
-    model = tree_from(model_like(dim, network), read_arrays(folder / "sampler.npz"))
+    model = tree_from(model_like(dim, network, facts.get("process")), read_arrays(folder / "sampler.npz"))
     sampler = Sampler(
         model=model,
         target=target,

@@ -17,6 +17,8 @@ __all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
 _SOLVERS = ("heun", "euler", "churn", "sde")
 _LEAST_SHARE, _MOST_CUT = 0.2, 0.5
 """The effective share that weights are truncated to, and that of few samples: at 1 the weights would say nothing."""
+_LARGEST_BETA = 60.0
+"""Beyond it sigma_max is more than 3e6 units, whose squares leave no digit of a unit in single precision."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,19 @@ class Network:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise levels of training and sampling (Karras et al. 2022, variance exploding).
+    """The noise levels of training and sampling (Karras et al. 2022), and the process that they belong to.
 
     Args:
+        process: ve, variance exploding (the paper's), or vp, variance preserving: a change of variables of the other,
+            with a clock of its own that training and solvers step through.
+        beta_min, beta_max: of vp, the rate of its clock at the start and at the end. It ends with
+            sqrt(exp((beta_min + beta_max) / 2) - 1) units of noise: 152 for 0.1 and 20, the usual ones.
         sigma_min: None takes 3 % of the smallest within-mode scale, read off the buffered gradients, or off the log
             densities of neighbouring samples where the target has no gradient.
-        sigma_max: None takes five times the spread of the hottest buffer.
+        sigma_max: None takes five times the spread of the hottest buffer; of vp, the unit that its variance is
+            preserved in is then that spread, and otherwise what makes it end there.
         prior: matched starts from the noised buffer's Gaussian (mean and covariance), isotropic from N(0, s^2) with the
-            noised buffer's mean variance s^2, noise from N(0, sigma_max^2).
+            noised buffer's mean variance s^2, noise from N(0, sigma_max^2), or of vp from N(0, unit^2).
         is_isotropic: one scale for all coordinates (the paper), or one for each. Particles need it: their coordinates
             are alike.
     """
@@ -107,8 +114,15 @@ class Noise:
     sigma_max: float | None = None
     prior: Literal["matched", "isotropic", "noise"] = "matched"
     is_isotropic: bool = False
+    process: Literal["ve", "vp"] = "ve"
+    beta_min: float = 0.1
+    beta_max: float = 20.0
 
     def __post_init__(self) -> None:
+        require_choice("noise.process", self.process, ("ve", "vp"))
+        require_positive("noise.beta_min", self.beta_min)
+        allowed = f"a number of at least noise.beta_min = {self.beta_min} and at most {_LARGEST_BETA:g}"
+        require_number("noise.beta_max", self.beta_max, lambda rate: self.beta_min <= rate <= _LARGEST_BETA, allowed)
         for name in ("sigma_min", "sigma_max"):
             if getattr(self, name) is not None:
                 require_positive(f"noise.{name}", getattr(self, name))
@@ -164,8 +178,9 @@ class Sampling:
         solver: heun or euler on EDM's grid, churn (EDM's stochastic sampler: Heun with kicks that forget the denoiser's
             errors; weights are those of paths), or sde (ancestral reverse SDE; no density).
         num_steps: steps of the grid.
-        divergence: how volume is tracked: exact (determinants from dim forward-mode products), hutchinson (probes), or
-            automatic: exact up to 16 dimensions.
+        divergence: how volume is tracked: exact (determinants from dim forward-mode products), hutchinson (probes),
+            integrated (the paper's: the divergence by probes, integrated along the steps of euler, and not the density
+            of what these steps make), or automatic: exact up to 16 dimensions, and else hutchinson.
         num_probes: random probes of Hutchinson's estimator.
         chunk_size: samples integrated at once; bounds memory, does not change results.
         is_quasi_random: draws that a level keeps start from scrambled Sobol points, which cover the modes more evenly
@@ -180,7 +195,7 @@ class Sampling:
 
     solver: Literal["heun", "euler", "churn", "sde"] = "heun"
     num_steps: int = 32
-    divergence: Literal["automatic", "exact", "hutchinson"] = "automatic"
+    divergence: Literal["automatic", "exact", "hutchinson", "integrated"] = "automatic"
     num_probes: int = 4
     chunk_size: int = 2000
     is_quasi_random: bool = True
@@ -202,7 +217,10 @@ class Sampling:
             require_choice("sampling.raw_solver", self.raw_solver, _SOLVERS)
         if self.raw_num_steps is not None:
             require_count("sampling.raw_num_steps", self.raw_num_steps, 2)
-        require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson"))
+        require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson", "integrated"))
+        is_possible = self.divergence != "integrated" or self.solver == "euler"
+        remedy = "set sampling.solver = 'euler', or sampling.divergence = 'automatic'"
+        require(is_possible, "sampling.divergence", self.divergence, "integrated with solver euler only", remedy)
         require_count("sampling.num_probes", self.num_probes)
         require_count("sampling.chunk_size", self.chunk_size)
         require_flag("sampling.is_quasi_random", self.is_quasi_random)
