@@ -73,6 +73,7 @@ _QUIET = _flag("--quiet", help="show nothing but the result")
 _TIME_LIMIT = _option(
     "--time-limit", type=float, metavar="SECONDS", help="end the fit after so long, in the best sampler so far"
 )
+_SOLVERS = ("heun", "euler", "churn", "sde")
 _METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted")
 _MODEL_HELP = (
     "a name of `tempering list`; or your own model: file.py:name or module:name, a .stan file, or a folder with "
@@ -148,7 +149,16 @@ COMMANDS: dict[str, Command] = {
                 help="the file to write, in the format of its suffix; it must not exist (default: draws.npz)",
             ),
             _whole("--seed", default=0, help="the same seed gives the same draws (default: 0)"),
-            _flag("--weighted", help="add log weights that make expectations exact; costs one evaluation per draw"),
+            _option(
+                "--solver",
+                values=_SOLVERS,
+                help="how draws are made: heun or euler follow the probability flow, churn adds kicks, sde is the reverse "
+                "SDE (default: the run's own; with --weighted it cannot be another)",
+            ),
+            _option(
+                "--steps", type=whole, metavar="N", help="steps of the solver (default: the run's own; sde needs more)"
+            ),
+            _flag("--weighted", help="add log weights that correct expectations; costs one evaluation per draw"),
             _flag("--quasi-random", help="weighted draws that cover the target evenly: means may be much closer"),
             _flag("--even", help="equally weighted points made of such draws instead; costs two evaluations per point"),
         ),

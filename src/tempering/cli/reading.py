@@ -8,7 +8,17 @@ from tempering.settings import require_count
 __all__ = ["compare", "diagnose", "reference", "report", "sample"]
 
 
-def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_random: bool, even: bool) -> None:
+def sample(
+    folder: Path,
+    num: int,
+    out: Path,
+    seed: int,
+    solver: str | None,
+    steps: int | None,
+    weighted: bool,
+    quasi_random: bool,
+    even: bool,
+) -> None:
     """Draw from a trained sampler into a file: .npz, .csv, .parquet, .nc (NetCDF) or .txt (GetDist)."""
     from tempering import compilation
     from tempering.lab.run import load_run
@@ -18,7 +28,8 @@ def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_r
     check_place(out)
     compilation.keep_programs()
     sampler = load_run(folder, evaluates=weighted or quasi_random or even)
-    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even)
+    how = {"solver": solver, "num_steps": steps}
+    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even, **how)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
 
 

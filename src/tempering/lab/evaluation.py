@@ -10,6 +10,7 @@ import numpy as np
 
 from tempering.kernels import MALA
 from tempering.lab.metrics import Metric, evaluate_samples, molecule_metrics
+from tempering.lab.many_draws import many_dihedrals
 from tempering.lab.metrics.suite import log_densities
 from tempering.molecules import MoleculeTarget
 from tempering.parallel_tempering import Rules, run, start
@@ -63,6 +64,10 @@ def judge(
         metrics |= _likelihood(sampler, key_likelihood, jnp.asarray(sets[0][: config.num_likelihood]))
     elif trusted is not None:
         sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
+        tell("likelihood", 0, 1)
+        metrics |= _trusted_likelihood(sampler, sets[0][: config.num_likelihood])
+        if config.num_ramachandran and isinstance(outer, MoleculeTarget):
+            metrics |= many_dihedrals(sampler, outer, jax.random.fold_in(key, 6), config, trusted, tell)
     with ThreadPoolExecutor(1) as beside:
         # Transport keeps the host busy, draws with their densities the device.
         drawn = None
@@ -184,22 +189,46 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
     log_q = np.asarray(sampler.model.log_prob(key, reference, sampler.sampling), np.float64)
     sampler.ledger.spend("metrics", num, with_gradient=False)
     exact = _log_densities(sampler.target, np.asarray(reference)).astype(np.float64) - sampler.target.log_z()
+    floor = {"floor": float(np.mean(exact)), "num_floor": num, "floor_source": "the normalised target"}
+    return _likelihoods(log_q, "exact samples", "floor: the target's own", floor)
+
+
+def _trusted_likelihood(sampler: Sampler, reference: np.ndarray) -> dict[str, Metric]:
+    """The same of reference samples, where there are no exact ones: E_p[log q], of the density in user's coordinates.
+
+    It has no floor: that would be minus the entropy of the target, which nobody knows. A sampler with more is closer:
+    the difference of two is that of their KL(p || q).
+    """
+    if len(reference) == 0:
+        return {}
+    of_what = "by the volume of centred configurations" if sampler.geometry is not None else "in its own coordinates"
+    log_q = np.asarray(sampler.log_prob(reference), np.float64)
+    return _likelihoods(log_q, "reference samples", f"{of_what}; no floor is known", {"floor": None})
+
+
+def _likelihoods(log_q: np.ndarray, whose: str, remark: str, floor: dict[str, Any]) -> dict[str, Metric]:
+    """The mean and the median: one sample that the model all but excludes decides the mean alone."""
+    num, num_bad = len(log_q), int(np.sum(~np.isfinite(log_q)))
     error = float(np.std(log_q) / np.sqrt(num))
-    num_bad = int(np.sum(~np.isfinite(log_q)))
-    return {
-        "log_likelihood": Metric(
-            "log_likelihood",
-            float(np.mean(log_q)),
-            floor=float(np.mean(exact)),
-            unit="nats",
-            description=f"mean log likelihood of exact samples (standard error {error:.3f}); floor: the target's own",
-            smaller_is_better=False,
-            num_samples=num,
-            num_floor=num,
-            floor_source="the normalised target",
-            failure=f"{num_bad} of {num} log likelihoods are not finite" if num_bad else None,
-        )
-    }
+    how = {"unit": "nats", "smaller_is_better": False, "num_samples": num}
+    failure = f"{num_bad} of {num} log likelihoods are not finite" if num_bad else None
+    mean = Metric(
+        "log_likelihood",
+        float(np.mean(log_q)),
+        description=f"mean log likelihood of {whose} (standard error {error:.3f}); {remark}",
+        failure=failure,
+        **how,
+        **floor,
+    )
+    median = Metric(
+        "log_likelihood_median",
+        float(np.median(log_q)),
+        description=f"median log likelihood of {whose}: what the mean is without the few that decide it",
+        failure=failure,
+        floor=None,
+        **how,
+    )
+    return {"log_likelihood": mean, "log_likelihood_median": median}
 
 
 def _weight_metrics(target: Target, ess: float, log_z: tuple[float, float], num: int) -> dict[str, Metric]:

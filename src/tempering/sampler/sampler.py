@@ -114,14 +114,17 @@ class Sampler(Shown):
         require_seed("seed", seed)
         return jax.random.key(int(seed))
 
-    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> Any:
+    def sample(self, num: int, *, seed: int = 0, solver: str | None = None, num_steps: int | None = None) -> Any:
         """Independent draws at no target evaluation.
 
         Args:
             num: how many.
             seed: the same seed gives the same draws; draw i does not depend on `num`.
-            solver: heun, euler, adaptive, churn or sde; None takes that of the fit for draws that nobody weighs
-                (`sampling.raw_solver`), which may be another than the one whose draws `sample_weighted` weighs.
+            solver: heun, euler, churn or sde (the reverse SDE, by ancestral steps); None takes that of the fit for
+                draws that nobody weighs (`sampling.raw_solver`), which may be another than the one whose draws
+                `sample_weighted` weighs.
+            num_steps: steps of the solver; None takes those of the fit. The reverse SDE is of first order, and needs
+                some hundreds where Heun's solver needs 32.
 
         Returns:
             An array of axes (num, dim); a tree of arrays with `num` as their first axis where the density takes a tree.
@@ -129,15 +132,22 @@ class Sampler(Shown):
         require_count("num", num, most=_MOST_DRAWS)
         sampling = self.sampling.raw
         if solver is not None and not (isinstance(solver, str) and solver == sampling.solver):
-            sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
+            # Whatever tracks the volume belongs to the fit's solver; nothing is tracked here.
+            plain = {"divergence": "automatic", "raw_solver": None, "raw_num_steps": None}
+            sampling = dataclasses.replace(self.sampling, solver=solver, **plain)
+        if num_steps is not None:
+            sampling = dataclasses.replace(sampling, num_steps=num_steps)
         draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
 
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
-        """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
+        """Draws and log weights that correct expectations: num evaluations, entered in the ledger as sampling.
 
         The weights are not normalised: the log of their mean estimates log Z, and
-        `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
+        `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones. Means with those are consistent:
+        their bias vanishes as 1 / num, and for a finite number they are not unbiased. Where the volume of the flow is
+        tracked by probes (`sampling.divergence`: beyond 16 dimensions, unless set), the weights carry the noise of the
+        probes, and in many dimensions a bias that more draws do not remove (docs/decisions/0005).
 
         Args:
             num, seed: as for `sample`.

@@ -144,15 +144,18 @@ class Shown:
         weighted: bool = False,
         is_quasi_random: bool = False,
         is_even: bool = False,
+        solver: str | None = None,
+        num_steps: int | None = None,
     ) -> Path:
         """Draws as a new file for other programs, by suffix: .npz, .csv, .parquet, .nc or .txt (`exports.write_draws`).
 
         Args:
             path: must not exist; its folder is made. A `.txt` file is GetDist's, with a `.paramnames` file beside it.
             num, seed: as for `sample`: the same draws.
-            weighted: add log weights that make expectations exact; costs one evaluation per draw.
+            weighted: add log weights that correct expectations (`sample_weighted`); costs one evaluation per draw.
             is_quasi_random: as for `sample_weighted`, for weighted draws only.
             is_even: the points of `sample_even` instead, without weights; costs two evaluations per point.
+            solver, num_steps: as for `sample`, for draws without weights only.
 
         Raises:
             SettingsError: for another suffix, or where the package that writes it is not installed.
@@ -165,6 +168,9 @@ class Shown:
         require(weighted or not is_quasi_random, "is_quasi_random", is_quasi_random, allowed)
         require_flag("is_even", is_even)
         require(not (is_even and weighted), "is_even", is_even, "False with weights: even points have none")
+        for name, given in (("solver", solver), ("num_steps", num_steps)):
+            allowed = "None with weights or even points: those need the density of the fit's own solver"
+            require(given is None or not (weighted or is_even), name, given, allowed)
         if is_even:
             return write_draws(place, self.sample_even(num, seed=seed))
         if weighted:
@@ -172,7 +178,8 @@ class Shown:
             is_kept = place.suffix == ".txt" and not is_quasi_random
             log_density = self._log_density(seed, num, log_weights, draws) if is_kept else None
             return write_draws(place, draws, log_weights, log_density)
-        return write_draws(place, self.sample(num, seed=seed))
+        how = {name: given for name, given in (("solver", solver), ("num_steps", num_steps)) if given is not None}
+        return write_draws(place, self.sample(num, seed=seed, **how))
 
     def plot(
         self,

@@ -208,7 +208,8 @@ class Sampling:
     def raw(self) -> "Sampling":
         """The settings of draws that nobody weighs."""
         solver, num_steps = self.raw_solver or self.solver, self.raw_num_steps or self.num_steps
-        return replace(self, solver=solver, num_steps=num_steps, raw_solver=None, raw_num_steps=None)
+        how = {} if solver == self.solver or self.divergence != "integrated" else {"divergence": "automatic"}
+        return replace(self, solver=solver, num_steps=num_steps, raw_solver=None, raw_num_steps=None, **how)
 
     def __post_init__(self) -> None:
         require_choice("sampling.solver", self.solver, _SOLVERS)
