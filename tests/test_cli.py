@@ -102,6 +102,10 @@ def test_sample_writes_draws_that_follow_from_the_seed(runs, tmp_path):
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "c.npz", "--weighted")[0] == 0
     weighted = read_arrays(tmp_path / "c.npz")
     assert set(weighted) == {"draws", "log_weights"} and weighted["log_weights"].shape == (40,)
+    assert command("sample", folder, "-n", 40, "-o", tmp_path / "s.npz", "--solver", "sde", "--steps", 9)[0] == 0
+    by_sde = read_arrays(tmp_path / "s.npz")["draws"]
+    np.testing.assert_array_equal(by_sde, load(folder).sample(40, solver="sde", num_steps=9))
+    assert not np.array_equal(by_sde, load(folder).sample(40, solver="sde"))
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "even.npz", "--even", "--seed", 5)[0] == 0
     even = read_arrays(tmp_path / "even.npz")
     assert set(even) == {"draws"}
@@ -202,6 +206,11 @@ def test_sample_refuses_to_overwrite_and_other_mistakes(runs, tmp_path):
     new = tmp_path / "new.npz"
     assert "-n = 0 is not allowed" in refused("sample", folder, "-n", 0, "-o", new)
     assert "seed = 4294967296 is not allowed" in refused("sample", folder, "-n", 5, "-o", new, "--seed", 2**32)
+    assert "solver = 'sde' is not allowed" in refused(
+        "sample", folder, "-n", 5, "-o", new, "--solver", "sde", "--weighted"
+    )
+    assert "'rk4'" in refused("sample", folder, "-n", 5, "-o", new, "--solver", "rk4")
+    assert "sampling.num_steps = 1 is not allowed" in refused("sample", folder, "-n", 5, "-o", new, "--steps", 1)
     assert "could not write" in refused("sample", folder, "-n", 5, "-o", taken / "new.npz")
     assert "one of .npz, .csv, .parquet, .nc, .txt" in refused("sample", folder, "-n", 5, "-o", tmp_path / "new.xls")
     assert "holds no finished sampler" in refused("sample", tmp_path, "-n", 5, "-o", new)
