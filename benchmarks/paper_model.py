@@ -123,7 +123,9 @@ def oracle_rows(target, settings: PTSDSettings, buffer: Buffer, num: int) -> dic
         for solver, steps in (("euler", 1000), ("heun", 64), ("sde", 1000)):
             sampling = Sampling(solver, steps, chunk_size=20_000, is_quasi_random=False)
             rows[f"{name}, {solver} {steps}"] = draws_row(target, model, sampling, num, 3)
-    model = DiffusionModel(denoise, *[priors(settings, buffer)["matched"][0]], NoiseLevels(*map(jnp.asarray, (0.002, 40.0))))
+    model = DiffusionModel(
+        denoise, *[priors(settings, buffer)["matched"][0]], NoiseLevels(*map(jnp.asarray, (0.002, 40.0)))
+    )
     for divergence in ("hutchinson", "integrated"):
         for steps in (100, 1000):
             sampling = Sampling("euler", steps, divergence=divergence, num_probes=1, chunk_size=20_000)
@@ -135,7 +137,9 @@ def trained_rows(target, settings: PTSDSettings, buffer: Buffer, num_steps: int,
     """With a trained network: solvers, densities and likelihoods."""
     denoiser, loss = fitted(target, settings, buffer, num_steps, seed)
     sigma_max = jnp.asarray(40.0)
-    prior = Prior(jnp.mean(buffer.position, axis=0), jnp.linalg.cholesky(covariance(buffer) + 1600.0 * jnp.eye(target.dim)))
+    prior = Prior(
+        jnp.mean(buffer.position, axis=0), jnp.linalg.cholesky(covariance(buffer) + 1600.0 * jnp.eye(target.dim))
+    )
     model = DiffusionModel(denoiser, prior, noise_levels(settings.noise, buffer, jnp.ones(()), sigma_max))
     rows = {"validation_loss": loss, "draws": {}, "likelihood": {}}
     few = {"chunk_size": 5_000, "num_probes": 1, "is_quasi_random": False}

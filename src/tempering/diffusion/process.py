@@ -22,7 +22,7 @@ __all__ = ["VariancePreserving"]
 _TIME_POWER = 2.0
 """Times are even in their square root, in training and on the grid (DDIM's quadratic schedule, Song et al. 2021). Even
 times step over the modes of MoG-40: with its exact denoiser and 32 Heun steps their draws have an effective share of
-0.85, these 0.998, and those of the variance-exploding grid 0.999 (`benchmarks/processes.py`)."""
+0.85, these 0.998, and those of the variance-exploding grid 0.999 (docs/decisions/0024-processes.md)."""
 
 
 class VariancePreserving(eqx.Module):

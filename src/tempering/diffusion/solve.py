@@ -53,9 +53,7 @@ class Method(eqx.Module):
     process: VariancePreserving | None = None
 
 
-def method_of(
-    sampling: Sampling, *, with_density: bool, dim: int, process: VariancePreserving | None = None
-) -> Method:
+def method_of(sampling: Sampling, *, with_density: bool, dim: int, process: VariancePreserving | None = None) -> Method:
     """The settings' method, with or without the divergence."""
     divergence = sampling.divergence if with_density else "none"
     if divergence == "automatic":

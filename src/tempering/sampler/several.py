@@ -122,7 +122,9 @@ class Samplers:
     def sample(self, num: int, *, seed: int = 0, solver: str | None = None, num_steps: int | None = None) -> Any:
         """Draws at no evaluation: of all members in turn; draw i does not depend on `num`. As `Sampler.sample`."""
         require_count("num", num)
-        parts = [own.sample(n, seed=s, solver=solver, num_steps=num_steps) for own, n, s in self._shares(int(num), seed)]
+        parts = [
+            own.sample(n, seed=s, solver=solver, num_steps=num_steps) for own, n, s in self._shares(int(num), seed)
+        ]
         return _interleaved(parts)
 
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:

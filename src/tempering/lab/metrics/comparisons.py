@@ -28,7 +28,16 @@ from tempering.lab.metrics.mmd import EnergyMMD, energy_mmd
 from tempering.lab.metrics.particles import distance_tvd
 from tempering.transforms.centred import Centred
 
-__all__ = ["ABOUT", "PAPER_COMPARISONS", "Comparison", "FloorPair", "Points", "compare", "comparisons_of", "paper_comparisons_of"]
+__all__ = [
+    "ABOUT",
+    "PAPER_COMPARISONS",
+    "Comparison",
+    "FloorPair",
+    "Points",
+    "compare",
+    "comparisons_of",
+    "paper_comparisons_of",
+]
 
 _MAX_FLOOR_PAIRS = 4
 """Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
@@ -88,7 +97,9 @@ _OF_ENERGIES = (
     Comparison(("energy_tvd",), "energies", energy_tvd),
     Comparison(("energy_w1",), "energies", energy_wasserstein_1),
     Comparison(("energy_w2",), "energies", energy_wasserstein_2),
-    Comparison(tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True, own=_MMD_ROWS),
+    Comparison(
+        tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True, own=_MMD_ROWS
+    ),
 )
 _OF_POINTS = (
     *_OF_ENERGIES,
@@ -106,7 +117,10 @@ def paper_comparisons_of(geometry: Centred | None) -> tuple[Comparison, ...]:
     if geometry is None:
         return PAPER_COMPARISONS
     per_atom = partial(paper_aligned_w2, **geometry.as_dict())
-    return (*PAPER_COMPARISONS, Comparison(("paper_aligned_w2",), "points", per_atom, is_costly=True, most=_MOST_PER_ATOM))
+    return (
+        *PAPER_COMPARISONS,
+        Comparison(("paper_aligned_w2",), "points", per_atom, is_costly=True, most=_MOST_PER_ATOM),
+    )
 
 
 def comparisons_of(geometry: Centred | None, *, is_labelled: bool = False) -> tuple[Comparison, ...]:

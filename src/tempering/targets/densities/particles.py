@@ -3,8 +3,6 @@
 Consumes their few settings; produces pair potentials, with the conventions of the published samples.
 """
 
-from typing import Literal
-
 import equinox as eqx
 
 from tempering.settings.checks import require_choice, require_flag
@@ -50,7 +48,7 @@ def lennard_jones(
     *,
     single_count: bool = False,
     trap: float = 1.0,
-    smoothing: float | Literal["spline"] | None = None,
+    smoothing: float | str | None = None,
 ) -> PairPotential:
     r"""LJ-n: U = sum_{i != j} [r^-12 - 2 r^-6] + (trap / 2) sum_i |x_i - xbar|^2 in space.
 
