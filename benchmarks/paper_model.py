@@ -1,4 +1,4 @@
-"""The paper's network and solver fitted to exact samples, so that what they do is seen apart from how samples were found.
+"""The paper's network and solver fitted to exact samples, to see them apart from how samples were found.
 
 Answers four questions about the `*-paper` presets: why E|x|^2 of MoG-40 is 2 % off, why log likelihoods of Many-Well-32
 are -1e5 and below, what the reverse SDE gives in place of the probability flow, and what the paper's integrated

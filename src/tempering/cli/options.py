@@ -152,8 +152,8 @@ COMMANDS: dict[str, Command] = {
             _option(
                 "--solver",
                 values=_SOLVERS,
-                help="how draws are made: heun or euler follow the probability flow, churn adds kicks, sde is the reverse "
-                "SDE (default: the run's own; with --weighted it cannot be another)",
+                help="how draws are made: heun or euler follow the probability flow, churn adds kicks, sde is the "
+                "reverse SDE (default: the run's own; with --weighted it cannot be another)",
             ),
             _option(
                 "--steps", type=whole, metavar="N", help="steps of the solver (default: the run's own; sde needs more)"

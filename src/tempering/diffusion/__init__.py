@@ -1,4 +1,4 @@
-"""EDM denoisers, variance exploding or preserving: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
+"""Denoisers, variance exploding or preserving: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
 
 from tempering.diffusion.fit import Dataset, FitInfo, LevelData, fit_networks
 from tempering.diffusion.model import DiffusionModel

@@ -41,8 +41,8 @@ class NoiseLevels(eqx.Module):
 def sigma_grid(levels: NoiseLevels, num_steps: int) -> Float[Array, " node"]:
     """`num_steps` + 1 nodes from sigma_max down to sigma_min, evenly spaced in sigma^(1/rho) (Eq. 5, Karras et al.).
 
-    The grid ends at sigma_min, not at 0, so that the map is invertible and has a density. Variance preserving, nodes are
-    even in that process's clock.
+    The grid ends at sigma_min, not at 0, so that the map is invertible and has a density. Variance preserving, nodes
+    are even in that process's clock.
     """
     fraction = jnp.linspace(0.0, 1.0, num_steps + 1)
     if levels.process is not None:

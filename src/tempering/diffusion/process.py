@@ -1,4 +1,4 @@
-r"""The variance-preserving process (Ho et al. 2020; Song et al. 2021), in the coordinates of the variance-exploding one.
+r"""The variance-preserving process (Ho et al. 2020; Song et al. 2021), in coordinates of the variance-exploding one.
 
 Both noise a sample as x_t = s(t) (x + sigma(t) eps). Variance exploding has s = 1 and sigma as its clock. Variance
 preserving has, with u the unit of length and beta(t) = beta_min + t (beta_max - beta_min),
@@ -94,7 +94,7 @@ class VariancePreserving(eqx.Module):
         return self.scale_at(sigma) / self.scale_at(sigma_next)
 
     def _velocity(self, x: Array, sigma: Array, denoised: Array) -> Array:
-        """dy / dt = -(beta / 2) (y + u^2 times the score of y) with v = sigma / u: s beta / (2 v^2) (x - (1 + v^2) D)."""
+        """dy / dt = -(beta / 2) (y + u^2 score of y); with v = sigma / u, s beta / (2 v^2) (x - (1 + v^2) D)."""
         square, time = (sigma / self.unit) ** 2, self.time_at(sigma)
         rate = 0.5 * (self.beta_min + (self.beta_max - self.beta_min) * time)
         return self.scale_at(sigma) * rate / square * ((x - denoised) - square * denoised)

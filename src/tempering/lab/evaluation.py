@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.kernels import MALA
-from tempering.lab.metrics import Metric, evaluate_samples, molecule_metrics
 from tempering.lab.many_draws import many_dihedrals
+from tempering.lab.metrics import Metric, evaluate_samples, molecule_metrics
 from tempering.lab.metrics.suite import log_densities
 from tempering.molecules import MoleculeTarget
 from tempering.parallel_tempering import Rules, run, start

@@ -1,4 +1,4 @@
-"""Ramachandran histograms of as many draws as the paper takes, in bounded memory: of every draw only its angles stay."""
+"""Ramachandran histograms of as many draws as the paper takes, in bounded memory: of a draw only its angles stay."""
 
 from collections.abc import Callable
 

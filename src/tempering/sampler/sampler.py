@@ -146,8 +146,8 @@ class Sampler(Shown):
         The weights are not normalised: the log of their mean estimates log Z, and
         `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones. Means with those are consistent:
         their bias vanishes as 1 / num, and for a finite number they are not unbiased. Where the volume of the flow is
-        tracked by probes (`sampling.divergence`: beyond 16 dimensions, unless set), the weights carry the noise of the
-        probes, and in many dimensions a bias that more draws do not remove (docs/decisions/0005).
+        tracked by probes (`sampling.divergence`: beyond 16 dimensions, unless set; a fit weighs by determinants up to
+        64), the weights carry the noise of the probes, and a bias that more draws do not remove (docs/decisions/0005).
 
         Args:
             num, seed: as for `sample`.

@@ -76,7 +76,8 @@ class FloorPair:
 class Comparison:
     """A computation on what it `reads` of two sets, giving the metrics `names`.
 
-    `is_costly` ones get fewer rows, and no more than `most` of them; or `own` rows, whatever the others get. `is_apart` ones spend their time outside Python's
+    `is_costly` ones get fewer rows, and no more than `most` of them; or `own` rows, whatever the
+    others get. `is_apart` ones spend their time outside Python's
     lock: several run at once.
     """
 
@@ -162,8 +163,8 @@ ABOUT = {
     "paper_w2": ("length", f"the paper's 'W2': Euclidean cost, POT stopped at {PAPER_MAX_ITERATIONS:,} iterations"),
     "paper_aligned_w2": (
         "length",
-        "the paper's code's 'W2' of particles: configurations turned onto each other (Kabsch), the mean over atoms of how "
-        "far they are apart, no square or root",
+        "the paper's code's 'W2' of particles: configurations turned onto each other (Kabsch), the mean over atoms "
+        "of how far they are apart, no square or root",
     ),
     "second_moment_error": ("length^2", "absolute error of E|x|^2"),
     "region_tv": ("", "total variation of mode weights"),
