@@ -1,4 +1,4 @@
-"""Denoisers, variance exploding or preserving: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
+"""Denoisers, variance exploding or preserving: noise, preconditioning, networks, objective, fit, solvers, densities."""
 
 from tempering.diffusion.fit import Dataset, FitInfo, LevelData, fit_networks
 from tempering.diffusion.model import DiffusionModel

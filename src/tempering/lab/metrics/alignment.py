@@ -7,7 +7,7 @@ The distance between two configurations is the paper's (its appendix on metrics,
 which is d^2 = |X - mean|^2 + |Y - mean|^2 - 2 (s_1 + ... + s_{d-1} + sign(det H) s_d), with H = (Y - mean)^T (X - mean)
 and its singular values s_1 >= ... >= s_d;
 the root of the *summed* squared distances of the particles. (The paper's code takes a mean of the norms of particles,
-about an eighth of this for LJ-55: `paper_aligned_w2`.) With permutation it is also minimised over the particles' labels.
+about an eighth of this for LJ-55: `paper_aligned_w2`.) With permutation it is minimised over the particles' labels too.
 Configurations are rows of an array (num, n*d), the particle being the slower axis; they need not be centred.
 
 Without permutation the minimum is exact (Kabsch). With it, finding the minimum is a hard problem, and what is returned

@@ -76,9 +76,8 @@ class FloorPair:
 class Comparison:
     """A computation on what it `reads` of two sets, giving the metrics `names`.
 
-    `is_costly` ones get fewer rows, and no more than `most` of them; or `own` rows, whatever the
-    others get. `is_apart` ones spend their time outside Python's
-    lock: several run at once.
+    `is_costly` ones get fewer rows, and no more than `most` of them; or `own` rows, whatever the others
+    get. `is_apart` ones spend their time outside Python's lock: several run at once.
     """
 
     names: tuple[str, ...]

@@ -68,14 +68,15 @@ def lennard_jones(
         SettingsError: if a setting is out of range.
     """
     require_flag("single_count", single_count)
-    if isinstance(smoothing, str):
+    is_spline = isinstance(smoothing, str)
+    if is_spline:
         require_choice("smoothing", smoothing, ("spline",))
     return PairPotential(
         LennardJonesPair(),
         num_particles,
         trap=trap,
         count=1 if single_count else 2,
-        smoothing=_SPLINE_RADIUS if smoothing == "spline" else smoothing,
-        continuation="spline" if smoothing == "spline" else "tangent",
+        smoothing=_SPLINE_RADIUS if isinstance(smoothing, str) else smoothing,
+        continuation="spline" if is_spline else "tangent",
         name=f"LJ-{num_particles}",
     )
