@@ -9,6 +9,9 @@ divergence does to importance weights.
     python benchmarks/paper_model.py many_well --train 10000 --out results/paper-model-mw32.json
 """
 
+# pyright: reportArgumentType=false
+# Words for solvers come from tables here; `Sampling` checks them.
+
 import argparse
 import json
 import subprocess
