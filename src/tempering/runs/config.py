@@ -8,14 +8,12 @@ from typing import Any
 
 from tempering.errors import SettingsError
 from tempering.settings import (
-    BaselineSettings,
     BNEMSettings,
     CMCDSettings,
     DDSSettings,
     DiKLSettings,
     FABSettings,
     IDEMSettings,
-    MethodSettings,
     PTDMSettings,
     PTSDSettings,
     ReweightedSettings,
@@ -104,7 +102,7 @@ class RunConfig:
     description: str
     target: TargetConfig
     method: str
-    settings: MethodSettings | BaselineSettings
+    settings: Any  # of the class that SETTINGS_OF names
     seed: int = 0
     budget: int | None = None
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
