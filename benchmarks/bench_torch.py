@@ -87,7 +87,8 @@ def as_torch(denoiser: Denoiser, device: str):
 
 
 def levels_of() -> NoiseLevels:
-    return NoiseLevels(*(jnp.asarray(number, jnp.float32) for number in SIGMAS))
+    least, most = (jnp.asarray(number, jnp.float32) for number in SIGMAS)
+    return NoiseLevels(least, most)
 
 
 def largest_difference(device: str) -> float:

@@ -1,10 +1,17 @@
-"""The tables of docs/results.md and of the README, made from results/: `python benchmarks/results_table.py`."""
+"""The tables of docs/results.md, docs/reproduction.md and the README, made from results/.
+
+    python benchmarks/results_table.py
+
+A result that is older than the code it rests on has a mark behind its commit: the number of commits since then that
+touched the algorithm, its metrics or its presets.
+"""
 
 import json
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
+README, PAGE, PAPER = ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "reproduction.md"
+FIGURES = ROOT / "docs" / "figures" / "reproduce"
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 # What the paper reports for the same settings (its Tables 1 and 2); its "W2" is a W1.
@@ -54,6 +61,13 @@ def cell(row: dict | None, digits: int) -> str:
     return text
 
 
+def made(content: dict) -> str:
+    """The commits of a file, with the mark of age."""
+    from tempering.lab.reproduce.age import made_at
+
+    return made_at(ROOT, content.get("commits") or [content["commit"]])
+
+
 def methods() -> dict[str, str]:
     """The method that fits each preset, as `tempering list` says it."""
     from tempering.lab.presets import PRESETS
@@ -66,11 +80,13 @@ def table(which: str) -> str:
     """Every preset of every file under results/ that `seeds.py` wrote with several seeds; ablations have a page."""
     columns, method_of = TABLES[which], methods()
     header = ["preset", "method", "evaluations", *(title for title, _, _ in columns), "published", "seeds", "device"]
+    header.append("made at")
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for path in sorted((ROOT / "results").glob("*.json")):
         if path.stem == "ablations":
             continue
-        for name, preset in json.loads(path.read_text()).get("presets", {}).items():
+        content = json.loads(path.read_text())
+        for name, preset in content.get("presets", {}).items():
             runs, summary = preset["runs"], preset.get("summary")
             if len(runs) < 2 or summary is None or ("distance_tvd" in summary) != (which == "particles"):
                 continue
@@ -81,6 +97,7 @@ def table(which: str) -> str:
             spent = f"{summary['evaluations']['mean']:,.0f}"
             row = [f"`{name}`", method_of[name.split(",")[0]], spent, *cells, PUBLISHED.get(name, "–"), seeds]
             row.append(", ".join(sorted(devices)))
+            row.append(made(content))
             lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 
@@ -118,16 +135,18 @@ _WORDS = {"region_max_error": "largest error of a mode's share", "energy_tvd": "
 def short() -> str:
     """The README's table: four densities, one error each."""
     header = ["density", "evaluations", "error", "effective share", "seconds of a fit", "seeds, device"]
+    header.append("made at")
     lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     for file, (name, words, metric, digits) in SHORT.items():
-        preset = json.loads((ROOT / "results" / f"{file}.json").read_text())["presets"][name]
+        content = json.loads((ROOT / "results" / f"{file}.json").read_text())
+        preset = content["presets"][name]
         summary, runs = preset["summary"], preset["runs"]
         error, floor = summary[metric]["mean"], summary[metric]["floor"]
         seconds = sorted(run["fit_seconds"] for run in runs if run.get("fit_seconds") is not None)
         row = [words, f"{summary['evaluations']['mean']:,.0f}"]
         row.append(f"{_WORDS[metric]} {error:.{digits}f} ({floor:.{digits}f})")
         row += [f"{summary['ess_fraction']['mean']:.2f}", f"{seconds[len(seconds) // 2]:,.0f}"]
-        lines.append("| " + " | ".join([*row, f"{len(runs)}, {runs[0]['device']}"]) + " |")
+        lines.append("| " + " | ".join([*row, f"{len(runs)}, {runs[0]['device']}", made(content)]) + " |")
     return "\n".join(lines)
 
 
@@ -147,7 +166,18 @@ def rewritten(text: str) -> str:
     return text
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write the pages anew."""
+    from tempering.lab.reproduce import page as paper
+
     for page in (README, PAGE):
         page.write_text(rewritten(page.read_text()))
+    PAPER.write_text(paper.rewritten(PAPER.read_text(), ROOT))
+    for name, picture in paper.drawn(ROOT).items():
+        FIGURES.mkdir(parents=True, exist_ok=True)
+        (FIGURES / f"{name}.png").write_bytes(picture)
     print("\n\n".join(tables().values()))
+
+
+if __name__ == "__main__":
+    main()

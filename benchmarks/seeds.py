@@ -8,13 +8,14 @@ Folders stay under `--folder`, so that an interrupted benchmark goes on where it
 
 import argparse
 import json
-import math
-import statistics
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from tempering.lab.reproduce.age import commit
+from tempering.lab.reproduce.records import short_result, summarise
 
 ONE = """
 import sys, json
@@ -48,50 +49,10 @@ def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
         tail = (place / "log.txt").read_text(errors="replace").strip().splitlines()[-1:]
         return {"seed": seed, "failed": f"exit code {code}: {' '.join(tail)}"}
     result = json.loads(result_file.read_text())
-    keep = ("seed", "evaluations", "ess_fraction", "log_z", "log_z_error", "log_z_exact")
-    keep += ("fit_seconds", "wall_seconds", "device")
-    short = {key: result[key] for key in keep} | {"pareto_k": result.get("pareto_k")}  # older folders have none
+    short = short_result(result)
     # From the start of Python to its end; a run that was resumed has more than this process.
     short["process_seconds"] = round(seconds, 2) if is_new else None
-    short["ledger"] = result["ledger"]["points"]
-    of_level = ("temperature", "ess_fraction", "acceptance", "train_loss", "validation_loss")
-    short["levels"] = [{key: level.get(key) for key in of_level} for level in result["levels"]]
-    short["metrics"] = {key: {"value": m["value"], "floor": m["floor"]} for key, m in result["metrics"].items()}
-    for key, metric in result["metrics"].items():
-        if key.startswith("rare_mode"):  # the populations themselves, with errors, stand there
-            short["metrics"][key]["description"] = metric["description"]
     return short
-
-
-def summarise(runs: list[dict]) -> dict:
-    """Mean and standard error over the seeds that have a number; how many have none is said."""
-    good = [run for run in runs if "failed" not in run]
-    table: dict[str, dict] = {}
-    names = {name for run in good for name in run["metrics"]}
-    for name in sorted(names):
-        values = [run["metrics"][name]["value"] for run in good if run["metrics"][name]["value"] is not None]
-        floors = [run["metrics"][name]["floor"] for run in good if run["metrics"][name]["floor"] is not None]
-        table[name] = {
-            **mean_and_error(values),
-            "floor": statistics.fmean(floors) if floors else None,
-            "num_without_value": len(runs) - len(values),
-        }
-    for name in ("evaluations", "fit_seconds", "wall_seconds", "process_seconds"):
-        # A run that was judged elsewhere has no time of its fit.
-        table[name] = mean_and_error([run[name] for run in good if run[name] is not None])
-    return table
-
-
-def mean_and_error(values: list[float]) -> dict:
-    if not values:
-        return {"mean": None, "error": None}
-    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return {"mean": statistics.fmean(values), "error": error}
-
-
-def commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
 
 
 def main() -> None:
@@ -107,7 +68,11 @@ def main() -> None:
     jobs = [(name, seed) for name in options.presets for seed in options.seeds]
     with ThreadPoolExecutor(options.workers) as pool:
         done = list(pool.map(lambda job: one_run(job[0], job[1], options.folder, options.set), jobs))
-    content = {"command": " ".join(["python", *sys.argv]), "commit": options.commit or commit(), "presets": {}}
+    content = {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": commit(Path(__file__).resolve().parent, options.commit),
+        "presets": {},
+    }
     for name in options.presets:
         runs = [run for (job, _), run in zip(jobs, done, strict=True) if job == name]
         content["presets"][name] = {"summary": summarise(runs), "runs": runs}

@@ -20,12 +20,13 @@ SOURCE = Path(__file__).parent.parent / "src"
 # it. Files on the ground floor are words that everybody uses; `__init__` is the front door, `tempering/__init__.py`:
 # it may import anything, and whoever writes `import tempering` comes after it.
 ROOMS = (
-    *("_compat", "errors", "types", "numerics", "compilation"),
+    *("_compat", "errors", "types", "numerics", "compilation", "devices"),
     "settings",
     "runs",
     "transforms",
     "priors",
     "targets",
+    "host",
     "adapters",
     "molecules",
     "registry",
@@ -40,6 +41,7 @@ ROOMS = (
     "refinement",
     "plots",
     "sampler",
+    "baselines",
     "methods",
     *("api", "__init__"),
     "lab",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet as pyarrow
 
-from support.commands import PT_DM, PTSD, as_users_run_it, command, process, refused
+from support.commands import PT_DM, PTSD, as_users_run_it, command, process, refused, without_report
 from support.tiny import (
     PT_DM_CHANGES,
     PTSD_CHANGES,
@@ -102,6 +102,10 @@ def test_sample_writes_draws_that_follow_from_the_seed(runs, tmp_path):
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "c.npz", "--weighted")[0] == 0
     weighted = read_arrays(tmp_path / "c.npz")
     assert set(weighted) == {"draws", "log_weights"} and weighted["log_weights"].shape == (40,)
+    assert command("sample", folder, "-n", 40, "-o", tmp_path / "s.npz", "--solver", "sde", "--steps", 9)[0] == 0
+    by_sde = read_arrays(tmp_path / "s.npz")["draws"]
+    np.testing.assert_array_equal(by_sde, load(folder).sample(40, solver="sde", num_steps=9))
+    assert not np.array_equal(by_sde, load(folder).sample(40, solver="sde"))
     assert command("sample", folder, "-n", 40, "-o", tmp_path / "even.npz", "--even", "--seed", 5)[0] == 0
     even = read_arrays(tmp_path / "even.npz")
     assert set(even) == {"draws"}
@@ -132,7 +136,8 @@ def test_evaluate_judges_again_and_leaves_the_sampler_alone(finished):
         "stats.jsonl",
     }
     # With the run's own settings it finds what the run found.
-    assert command("evaluate", finished, "--quiet")[0] == 0
+    with without_report():
+        assert command("evaluate", finished, "--quiet")[0] == 0
     assert files_of(finished)["evaluation.npz"] == before["evaluation.npz"]
     assert result_of(finished) == result
 
@@ -147,7 +152,8 @@ def test_a_run_judged_by_the_metrics_of_a_preset_keeps_its_own_facts(finished):
     assert after["metrics"]["w2"]["num_samples"] == 12 != before["metrics"]["w2"]["num_samples"]
     # The seed of the draws is the run's, too.
     again = read_arrays(finished / "evaluation.npz")["draws"]
-    assert command("evaluate", finished, "--num-samples", 40, "--num-transport", 12, "--quiet")[0] == 0
+    with without_report():
+        assert command("evaluate", finished, "--num-samples", 40, "--num-transport", 12, "--quiet")[0] == 0
     np.testing.assert_array_equal(read_arrays(finished / "evaluation.npz")["draws"], again)
 
 
@@ -202,6 +208,11 @@ def test_sample_refuses_to_overwrite_and_other_mistakes(runs, tmp_path):
     new = tmp_path / "new.npz"
     assert "-n = 0 is not allowed" in refused("sample", folder, "-n", 0, "-o", new)
     assert "seed = 4294967296 is not allowed" in refused("sample", folder, "-n", 5, "-o", new, "--seed", 2**32)
+    assert "solver = 'sde' is not allowed" in refused(
+        "sample", folder, "-n", 5, "-o", new, "--solver", "sde", "--weighted"
+    )
+    assert "'rk4'" in refused("sample", folder, "-n", 5, "-o", new, "--solver", "rk4")
+    assert "sampling.num_steps = 1 is not allowed" in refused("sample", folder, "-n", 5, "-o", new, "--steps", 1)
     assert "could not write" in refused("sample", folder, "-n", 5, "-o", taken / "new.npz")
     assert "one of .npz, .csv, .parquet, .nc, .txt" in refused("sample", folder, "-n", 5, "-o", tmp_path / "new.xls")
     assert "holds no finished sampler" in refused("sample", tmp_path, "-n", 5, "-o", new)
@@ -264,7 +275,8 @@ def test_a_finished_run_goes_on_with_more_evaluations(finished):
     line = refused("resume", finished, "--budget", 10, "--quiet")
     assert "10 evaluations is too small" in line and "at least 1,000" in line
     assert refused("resume", finished, "--budget", 0).startswith("tempering: --budget = 0")
-    code, _, errors = command("resume", finished, "--budget", 1000, "--quiet")
+    with without_report():
+        code, _, errors = command("resume", finished, "--budget", 1000, "--quiet")
     assert code == 0, errors
     after = result_of(finished)
     assert before["evaluations"] < after["evaluations"] <= before["evaluations"] + 1000
@@ -280,7 +292,8 @@ def test_a_folder_in_use_is_refused(finished, what):
     with RunFolder.open(finished):
         assert "is in use by another process" in refused(what, finished, "--quiet")
     assert files_of(finished) == before
-    assert command("resume", finished, "--quiet")[0] == 0, "the lock goes with the process that held it"
+    with without_report():
+        assert command("resume", finished, "--quiet")[0] == 0, "the lock goes with the process that held it"
 
 
 def test_a_fit_of_ones_own_density_is_left_to_the_library(finished):

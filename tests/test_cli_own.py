@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from support.commands import as_users_run_it, command, refused
+from support.commands import as_users_run_it, command, refused, without_report
 from support.tiny import PT_DM_CHANGES, files_of, result_of
 from tempering import load
 from tempering.errors import DensityError
@@ -86,10 +86,27 @@ def test_python_does_not_run_the_file(made):
 def test_a_stopped_run_ends_where_an_undisturbed_one_does(made, copy):
     for name in ("sampler.npz", "sampler.json", "samples.npz", "evaluation.npz", "result.json"):
         (copy / name).unlink()
-    code, _, errors = command("resume", copy, "--quiet")
+    with without_report():
+        code, _, errors = command("resume", copy, "--quiet")
     assert code == 0, errors
     assert result_of(copy) == result_of(made[0] / "run")
     assert files_of(copy)["sampler.npz"] == files_of(made[0] / "run")["sampler.npz"]
+
+
+def test_a_project_that_moves_as_a_whole_finds_its_model(made, tmp_path):
+    place, _ = made
+    stored = read_json(place / "run" / "config.json")["config"]["target"]["arguments"]
+    assert stored["path"] == "../own_model.py"  # no path of this machine beside what was typed
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(place / "run", moved / "run")
+    text = (place / "own_model.py").read_text()
+    (moved / "own_model.py").write_text(text)
+    code, _, errors = command("sample", moved / "run", "--num", 5, "--weighted", "--out", tmp_path / "draws.npz")
+    assert code == 0, errors
+    (moved / "own_model.py").write_text(text + "# another")
+    assert f"{moved / 'own_model.py'} was changed" in refused(
+        "sample", moved / "run", "--num", 5, "--weighted", "--out", tmp_path / "more.npz"
+    )
 
 
 def test_another_model_in_its_place_is_refused_but_plain_draws_are_not(made, copy, tmp_path):

@@ -28,7 +28,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["tempering", "re"], {"resume", "report", "reference"}),
+        (["tempering", "re"], {"resume", "report", "reference", "reproduce"}),
         (["tempering", "run", "mog40-p"], {"mog40-pt-dm", "mog40-paper", "mog40-paper-pt-dm"}),
         (["tempering", "run", "mod"], {"model.py"}),
         (["tempering", "run", "mog40", "--s"], {"--seed", "--set"}),

@@ -12,7 +12,7 @@ import pytest
 
 from tempering.buffer import Buffer
 from tempering.errors import SettingsError
-from tempering.runs.records import Checks, LevelRecord
+from tempering.runs.records import Checks, LevelRecord, Weighed
 from tempering.sampler.diagnosis import Coverage, Finding, Verdict, compare, coverage, diagnose
 from tempering.targets import GaussianMixture
 
@@ -242,6 +242,21 @@ def test_a_heavy_tail_is_told_to_be_compared_over_seeds():
         assert words in found.line()
     (found,) = diagnose(sampler_of(ess_fraction=0.04)).troubles()
     assert "differ from the target" in found.meaning and "several seeds" not in found.advice
+
+
+def test_a_tail_is_judged_by_what_it_may_hold():
+    # A k above 1 with nothing beyond is no doubt; a k of 0.5 with a tenth of the mass beyond is one.
+    weighed = lambda **own: Weighed(**{"num": 2000, "ess_fraction": 0.8, "pareto_k": 0.2, "unseen": 0.002} | own)  # noqa: E731
+    assert diagnose(sampler_of(weighed=weighed(pareto_k=1.2, unseen=0.01))).is_trustworthy
+    (found,) = diagnose(sampler_of(weighed=weighed(pareto_k=0.5, unseen=0.1))).troubles()
+    assert found.status == "doubtful" and "10% of the mass may lie beyond" in found.meaning
+    (found,) = diagnose(sampler_of(weighed=weighed(pareto_k=1.2, ess_fraction=0.4, unseen=0.1))).troubles()
+    assert found.status == "wrong"
+    # Where draws are few, each of them is a large share.
+    few = diagnose(sampler_of(weighed=weighed(num=200, unseen=0.05)))
+    assert few.is_trustworthy
+    assert diagnose(sampler_of(last={"pareto_k": 1.3, "unseen": 0.01})).is_trustworthy
+    assert diagnose(sampler_of(last={"pareto_k": 1.3, "unseen": 0.1})).status == "doubtful"
 
 
 def test_old_records_leave_a_doubt_and_no_error():

@@ -13,8 +13,9 @@ import pytest
 from support.exact_sampler import LOCATION, STD, linear_denoiser, moved_denoiser, sampler_of
 from support.molecules import turned_alanine
 from support.tiny import quick_compilation
+from support.unchecked import unchecked
 from tempering.diffusion import DiffusionModel
-from tempering.lab import evaluation, run
+from tempering.lab import evaluation, many_draws, run
 from tempering.lab.evaluation import _reweighted, judge
 from tempering.lab.metrics import molecule_metrics
 from tempering.lab.presets import PRESETS
@@ -174,3 +175,61 @@ def test_reference_samples_that_are_missing_or_doubtful_are_noted(monkeypatch):
         assert len(notes) == bool(words) and all(word in note.line() for note in notes for word in words)
         assert all(note.status == "note" for note in notes)
     assert run._trusted(config, 10, Gaussian(LOCATION, np.diag(STD))) == (None, ())
+
+
+# Likelihoods of reference samples, where there are no exact ones.
+
+
+def check_likelihood(denoiser) -> None:
+    """E_p[log q] of a sampler is E_p[log p] where it is right, and below it where it is not."""
+    sampler = sampler_of(denoiser, sampling=Sampling(num_steps=40, chunk_size=500))
+    reference = LOCATION + STD * np.random.default_rng(0).normal(size=(500, 3))
+    found = evaluation._trusted_likelihood(sampler, reference.astype(np.float32))
+    white = (reference - LOCATION) / STD
+    exact = np.mean(-0.5 * np.sum(white**2, axis=1)) - np.sum(np.log(STD)) - 1.5 * np.log(2 * np.pi)
+    mean, median = found["log_likelihood"], found["log_likelihood_median"]
+    assert mean.floor is None and mean.num_samples == 500 and mean.failure is None
+    assert abs(mean.value - exact) < 0.02, (mean.value, exact)  # the same samples: no noise but that of the solver
+    assert abs(median.value - mean.value) < 0.5
+
+
+def test_likelihood_of_reference_samples():
+    check_likelihood(linear_denoiser())
+    with pytest.raises(AssertionError):
+        check_likelihood(moved_denoiser())
+    assert evaluation._trusted_likelihood(sampler_of(linear_denoiser()), np.zeros((0, 3), np.float32)) == {}
+
+
+class Alanine:
+    """A sampler of turned conformations, which notes how many it makes at once."""
+
+    def __init__(self, rare: float):
+        self.model, self.sampling, self.sizes, self.rare = self, Sampling(), [], rare
+
+    def draw(self, key, num, sampling, *, with_density):
+        """Conformations about two basins, the second of share `rare`."""
+        self.sizes.append(num)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        phi = np.where(rng.random(num) < self.rare, 1.0, -1.3) + rng.normal(0.0, 0.2, num)
+        psi = 2.6 + rng.normal(0.0, 0.5, num)
+        return turned_alanine(make_target("aldp"), phi, psi, 0.003, int(rng.integers(1000))), None
+
+    def outer(self, draws):
+        """As they are."""
+        return draws
+
+
+def test_a_ramachandran_histogram_of_many_draws_is_made_in_parts(monkeypatch):
+    monkeypatch.setattr(many_draws, "_PART", 1_500)
+    target, key = make_target("aldp"), jax.random.key(0)
+    trusted, _ = Alanine(0.1).draw(jax.random.key(7), 4_000, None, with_density=False)
+    config = MetricsConfig(num_ramachandran=4_000)
+    right, wrong = Alanine(0.1), Alanine(0.6)
+    with unchecked():
+        (metric,) = many_draws.many_dihedrals(right, target, key, config, trusted).values()
+    assert metric.name == "ramachandran_kl_many" and right.sizes == [1_500, 1_500, 1_000]
+    assert metric.num_samples == 4_000 and metric.num_floor == 2_000
+    assert 0 < metric.value < 1.2 * metric.floor
+    with unchecked():
+        (shifted,) = many_draws.many_dihedrals(wrong, target, key, config, trusted).values()
+    assert shifted.value > metric.value + 0.1

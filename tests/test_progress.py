@@ -8,7 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
-from tempering.runs.display import _Live, choose_display, duration_text, plain_lines
+from tempering.runs.display import choose_display, duration_text, plain_lines
+from tempering.runs.live import Live
 from tempering.types import Event
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
@@ -184,7 +185,7 @@ def test_the_display_suits_the_stream(monkeypatch):
 
 def test_time_left_is_shown_where_there_is_ground_for_it():
     clock = _Clock()
-    display = _Live("run", Console(file=io.StringIO(), get_time=clock))
+    display = Live("run", Console(file=io.StringIO(), get_time=clock))
 
     def left(seconds: float, *events: Event) -> list[str]:
         """The time left of the run and of the stage, after these events and so many seconds after each."""

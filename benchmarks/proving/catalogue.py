@@ -6,6 +6,7 @@ from functools import partial
 from . import classic, models, physics, shapes
 from .mixtures import random_mixture
 from .record import Density
+from .strangers import STRANGERS
 
 __all__ = ["DENSITIES", "density_of"]
 
@@ -41,6 +42,7 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     "gaussian-10": shapes.gaussian,
     "student-5": shapes.student,
     "neal-6": shapes.neal,
+    **STRANGERS,
 }
 _RANDOM = "mixture-"
 

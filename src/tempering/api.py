@@ -13,13 +13,17 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters.hosting import hosted
 from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
+from tempering.devices import check_devices, use
+from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget
+from tempering.methods.hours import within_hours
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
 from tempering.methods.start import own_start, rows_of
@@ -37,6 +41,7 @@ from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.load import load_sampler, stored_dim
 from tempering.sampler.several import Samplers, folder_of, seeds_in, seeds_of
 from tempering.settings import (
+    BaselineSettings,
     Ladder,
     MethodSettings,
     as_whole,
@@ -48,6 +53,7 @@ from tempering.settings import (
     resolved,
 )
 from tempering.targets import Target
+from tempering.targets.cost import is_black_box, points_per_gradient
 from tempering.targets.posterior import in_coordinates
 from tempering.transforms.centred import Centred
 from tempering.types import OnEvent
@@ -71,8 +77,9 @@ def fit(
     scale: float | None = None,
     init: Any = None,
     ladder: Sequence[float] | None = None,
-    settings: MethodSettings | Mapping[str, Any] | None = None,
+    settings: MethodSettings | BaselineSettings | Mapping[str, Any] | None = None,
     time_limit: float | None = None,
+    devices: Any = None,
     out: str | Path | None = None,
     progress: bool = True,
     callback: OnEvent | None = None,
@@ -94,8 +101,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     scale: float | None = None,
     init: Any = None,
     ladder: Sequence[float] | None = None,
-    settings: MethodSettings | Mapping[str, Any] | None = None,
+    settings: MethodSettings | BaselineSettings | Mapping[str, Any] | None = None,
     time_limit: float | None = None,
+    devices: Any = None,
     out: str | Path | None = None,
     progress: bool = True,
     callback: OnEvent | None = None,
@@ -125,7 +133,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
             are r^(1 - 1/T) p^(1/T), and chains start from its draws. None takes the target's own, such as a NumPyro
             model's prior. "none" takes none.
         method: "ptsd"; "ptsd_paper" for the paper's Algorithm 1 to the letter; "pt_dm" for parallel tempering with one
-            diffusion model; "reweighted" for levels made by reweighting, without guidance.
+            diffusion model; "reweighted" for levels made by reweighting, without guidance. Methods of others to compare
+            with (docs/baselines.md): "fab", "dds", "cmcd", "idem", "bnem", "dikl". They need a `budget`, or `num_steps`
+            in their settings, and `scale` is their unit of length.
         budget: the most evaluations of the density to spend; never exceeded. None takes 50,000 + 10,000 dim, or what
             the settings need if they give the sizes.
         seed: everything random follows from it. A list such as `[0, 1, 2]` fits each in turn, with the budget each.
@@ -139,6 +149,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
             and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
             takes long to compile, may exceed it. The result then depends on the speed of the machine.
+        devices: None runs on one device, JAX's default. A number takes so many of `jax.devices()`, a list those in it:
+            chains, draws, densities and training batches are shared out over them. The result is the same for any
+            number, 1 included, and may differ from that of None by rounding. It pays where the density or the network
+            is costly. Where processes have joined by `jax.distributed`, all take part (docs/clusters.md).
         out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
             same folder resumes.
         progress: show a live display, or plain lines where there is no terminal.
@@ -164,9 +178,10 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         options = {"like": like, "support": support, "prior": prior, "prior_transform": prior_transform}
         options |= {"reference": reference, "method": method, "budget": budget, "scale": scale, "init": init}
         options |= {"ladder": ladder, "settings": settings, "time_limit": time_limit, "progress": progress}
-        options |= {"callback": callback}
+        options |= {"callback": callback, "devices": devices}
         return _fit_each(seeds, out, lambda **own: fit(log_density, dim, **options, **own))
     keep_programs()
+    check_devices(devices)
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
     if prior is None and prior_transform is None:
         target = as_fitted(log_density, dim, like, support, reference)
@@ -185,36 +200,65 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         require_positive("scale", scale)
         if init is not None:
             raise SettingsError("scale and init both say where chains start; give one of them")
-    base = _settings(method, settings, target)
-    width = scale if scale is not None else base.initial.scale
-    start_fn = own_start(init, target, width, prefers_own=scale is None)
-    ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
-    if reference is not None and base.atlas.path == "automatic":  # the path was chosen by hand
-        base = dataclasses.replace(base, atlas=dataclasses.replace(base.atlas, path="temperature"))
-    changed = suited(_replace(base, ladder_settings, width), target)
+    base, start_fn = _settings(method, settings, target), None
+    if isinstance(base, BaselineSettings):
+        _refuse_for_baseline(method, ladder=ladder, init=init, reference=reference)
+        changed = base if scale is None else dataclasses.replace(base, scale=float(scale))
+    else:
+        width = scale if scale is not None else base.initial.scale
+        start_fn = own_start(init, target, width, prefers_own=scale is None)
+        ladder_settings = base.ladder if ladder is None else Ladder(temperatures=_as_temperatures(ladder))
+        if reference is not None and base.atlas.path == "automatic":  # the path was chosen by hand
+            base = dataclasses.replace(base, atlas=dataclasses.replace(base.atlas, path="temperature"))
+        changed = suited(_replace(base, ladder_settings, width), target)
     check_budget(changed, target, budget)
     seed = int(seed)
-    with _store(out, target, init, start_fn, method, changed, seed, budget, settings is None) as store:
-        if isinstance(store, RunFolder) and has_sampler(store.path):
-            return load_sampler(store.path, target)
+    _refuse_on_several(target, time_limit)
+    opened = lambda: _store(out, target, init, start_fn, method, changed, seed, budget, settings is None)  # noqa: E731
+    with use(devices), followed_store(opened) as store:
+        path = getattr(store, "path", None)
+        if out is not None and agreed(path is not None and has_sampler(path)):
+            return _with_devices(load_sampler(as_path(out), target), devices)
         kind = Kind.of(method, target.dim, budget or default_budget(target.dim), changed)
-        following = followed(progress, callback, store, expected_seconds(kind))
-        with collected_seldom(), reporting(target), following as (on_event, watch):
+        points = store.path if isinstance(store, RunFolder) else None
+        shown = progress and is_first()
+        with (
+            hosted(target, points, budget or default_budget(target.dim) * points_per_gradient(target)) as hosts,
+            followed(shown, callback, store, expected_seconds(kind), hosts) as (on_event, watch),
+            collected_seldom(),
+            reporting(target),
+        ):
+            ledger = Ledger(budget, clock=Clock(time_limit))
+            within_hours(hosts, target, changed, ledger, start_fn, points)
             sampler = METHODS[method].fit(
                 target,
                 jax.random.key(seed),
                 changed,
                 start_fn=start_fn,
-                ledger=Ledger(budget, clock=Clock(time_limit)),
+                ledger=ledger,
                 store=store,
                 on_event=on_event,
             )
-        sampler.seconds = watch.stop()
-        if time_limit is None:
+        sampler.seconds, sampler.host = watch.stop(), hosts.use()
+        if time_limit is None and is_first():
             remember(kind, sampler.seconds)
-        if isinstance(store, RunFolder):
-            sampler.save(store.path)
+        if path is not None:
+            sampler.save(path)
+    return _with_devices(sampler, devices)
+
+
+def _with_devices(sampler: Sampler, devices: Any) -> Sampler:
+    sampler.devices = devices
     return sampler
+
+
+def _refuse_on_several(target: Target, time_limit: float | None) -> None:
+    """Refuse what processes that joined cannot agree on: their clocks differ, and each would call a host's function."""
+    by_clock, by_host = "their clocks differ; give a budget", "each would call it for every point; use one process"
+    refuse_on_several(
+        time_limit=None if time_limit is None else by_clock,
+        log_density=by_host if is_black_box(target) else None,
+    )
 
 
 def _fit_each(seeds: tuple[int, ...], out: str | Path | None, fit_one: Callable[..., Any]) -> Samplers:
@@ -281,20 +325,30 @@ def load(
     return sampler
 
 
-def _settings(method: str, given: MethodSettings | Mapping[str, Any] | None, target: Target) -> MethodSettings:
+def _settings(method: str, given: Any, target: Target) -> Any:
     """The method's settings with everything chosen from the density that is left open, and changed as asked for."""
-    is_whole, wanted = isinstance(given, MethodSettings), SETTINGS_OF[method]
+    is_whole, wanted = isinstance(given, MethodSettings | BaselineSettings), SETTINGS_OF[method]
     if given is not None and not is_whole and not isinstance(given, Mapping):
         raise SettingsError(
             f"settings is a {type(given).__name__}; give {wanted.__name__}(…), or a dict of changes such as "
             '{"training.num_steps": 2000}'
         )
     particles = {} if target.geometry is None else target.geometry.as_dict()
-    base = given if is_whole else METHODS[method].default(**particles)
+    base: Any = given if is_whole else METHODS[method].default(**particles)
     if not isinstance(base, wanted):
         raise SettingsError(f"method {method!r} takes {wanted.__name__}, not {type(base).__name__}")
     base = resolved(base, target.dim, **particles, atoms=target.atom_kinds, bonds=target.bonds)
     return base.with_changes(given) if isinstance(given, Mapping) else base
+
+
+def _refuse_for_baseline(method: str, **given: Any) -> None:
+    """Refuse what says where tempering starts: a baseline starts from its own model."""
+    for name, value in given.items():
+        if value is not None:
+            raise SettingsError(
+                f"{name} is not for method {method!r}, which starts from its own model; leave it out, and give "
+                "`scale=`, the unit of its lengths"
+            )
 
 
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
@@ -312,7 +366,7 @@ def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettin
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
 
 
-def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
+def _identity(target: Any, init: Any, start_fn: StartFn | None) -> dict[str, int]:
     """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
     identity = {"dim": target.dim, "density": fingerprint(target)}
     for part, held in (("chart", target.chart), ("structure", target.structure)):
@@ -322,7 +376,7 @@ def _identity(target: Any, init: Any, start_fn: StartFn) -> dict[str, int]:
     if reference is not None:
         identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
     if init is not None:
-        rows = start_fn(jax.random.key(0), 8) if callable(init) else rows_of(init, target)
+        rows = start_fn(jax.random.key(0), 8) if callable(init) and start_fn else rows_of(init, target)
         identity["init"] = _number(np.asarray(rows).tobytes())
     return identity
 

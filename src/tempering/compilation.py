@@ -5,6 +5,7 @@ user's cache folder. `Ahead` compiles on another thread what will be needed late
 """
 
 import contextlib
+import contextvars
 import functools
 import hashlib
 import os
@@ -74,14 +75,14 @@ def quick(function: Function) -> Function:
 def _host() -> Any:
     """The host as a device; JAX's default where it may not be used."""
     try:
-        return jax.devices("cpu")[0]
+        return jax.local_devices(backend="cpu")[0]
     except RuntimeError:
         return None
 
 
 def on_device(tree: Any) -> Any:
     """The tree with its arrays where long programs run: they travel once, and not with every call."""
-    device = jax.config.values["jax_default_device"] or jax.devices()[0]
+    device = jax.config.values["jax_default_device"] or jax.local_devices()[0]
     if device == _host():
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)
@@ -112,12 +113,14 @@ class Ahead:
     """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() else None
+        # Processes that joined compile together, in one order.
+        is_alone = jax.process_count() == 1
+        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() and is_alone else None
 
     def compile(self, work: Callable[[], Any]) -> None:
         """Run `work`, which lowers and compiles a program, after all that was handed over before it."""
         if self._pool is not None:
-            self._pool.submit(work)
+            self._pool.submit(contextvars.copy_context().run, work)  # with the devices that are active here
 
     def __enter__(self) -> "Ahead":
         return self

@@ -42,6 +42,7 @@ class Event:
 
     `done` and `total` count the stage's own units (steps, samples, training steps). `evaluations` is what the ledger
     holds, `planned` what the whole run is going to spend. `seconds_left` is known where a like run was made before.
+    `note` is a word about workers, where they evaluate the density.
     """
 
     stage: str
@@ -56,6 +57,7 @@ class Event:
     acceptance: float | None = None
     loss: float | None = None
     seconds_left: float | None = None
+    note: str | None = None
 
 
 OnEvent = Callable[[Event], None]

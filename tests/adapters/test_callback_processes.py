@@ -16,7 +16,7 @@ from support import black_boxes
 from support.black_boxes import gaussian, gaussian_gradient
 from support.tiny import SOURCE
 from tempering.adapters import from_callable, reporting
-from tempering.adapters.processes import Workers
+from tempering.adapters.black_box import BlackBox
 from tempering.targets.base import evaluate_many
 
 POINTS = jax.random.normal(jax.random.key(0), (11, 2))
@@ -41,16 +41,16 @@ def evaluated(target, points=POINTS):
 
 
 def test_workers_give_the_same_numbers_and_exceptions_and_end():
-    workers = Workers((gaussian, black_boxes.picky), 2, is_batched=False)
+    box = BlackBox(gaussian, 2, black_boxes.picky, pool=2)
     points = np.asarray(POINTS, np.float64)
     assert worker_pids() == []
-    assert workers.map(0, points) == [gaussian(point) for point in points]
+    np.testing.assert_array_equal(box.values(points), np.float32([gaussian(point) for point in points]))
     pids = worker_pids()
     assert len(pids) == 2 and all(is_running(pid) for pid in pids) and os.getpid() not in pids
     with pytest.raises(LookupError, match="no table for") as caught:
-        workers.map(1, points)
+        box.values_and_gradients(points)
     assert "in picky" in str(caught.value.__cause__), "the traceback of the worker"
-    workers.close()
+    box.close()
     assert worker_pids() == [] and not any(is_running(pid) for pid in pids)
 
 
@@ -68,16 +68,16 @@ def test_a_target_over_workers_gives_the_same_numbers_and_closes_them():
 
 @pytest.mark.slow
 def test_the_pool_goes_on_after_an_exception_that_cannot_travel():
-    workers = Workers((black_boxes.unsendable, black_boxes.whose, black_boxes.leaving), 2, is_batched=False)
     points = np.asarray(POINTS, np.float64)
-    try:
-        with pytest.raises(RuntimeError, match=r"^PickyError: no value at \["):
-            workers.map(0, points)
-        assert set(workers.map(1, points)) <= set(worker_pids())
-        with pytest.raises(RuntimeError, match=r"^SystemExit: 3"):
-            workers.map(2, points)
-    finally:
-        workers.close()
+    box = BlackBox(black_boxes.whose, 2, black_boxes.unsendable, pool=2)
+    with pytest.raises(RuntimeError, match=r"^PickyError: no value at \["):
+        box.values_and_gradients(points)
+    assert set(box.values(points)) <= set(worker_pids())
+    box.close()
+    leaving = BlackBox(black_boxes.leaving, 2, pool=2)
+    with pytest.raises(RuntimeError, match=r"^SystemExit: 3"):
+        leaving.values(points)
+    leaving.close()
 
 
 @pytest.mark.slow
@@ -87,10 +87,18 @@ def test_an_exception_of_a_worker_is_raised_as_it_is():
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_told():
+def test_a_worker_that_dies_is_told(tmp_path):
     with from_callable(black_boxes.dying, 2, num_processes=2) as target:
-        with pytest.raises(RuntimeError, match=r"ended with exit code 7 .*if __name__ == '__main__'"):
+        with pytest.raises(RuntimeError, match=r"a worker process ended with exit code 7 before it answered"):
             evaluated(target)
+    script = "import tempering as tp, numpy as np\nfrom support.black_boxes import gaussian\n"
+    script += "tp.from_callable(gaussian, 2, pool=2).box.values(np.zeros((4, 2)))\n"  # no main guard
+    (tmp_path / "unguarded.py").write_text(script)
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{SOURCE.parent / 'tests'}"}
+    command = [sys.executable, tmp_path / "unguarded.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and "ended with exit code 1 before it began" in done.stderr
+    assert "if __name__ == '__main__'" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -106,11 +114,11 @@ ABANDONED = """
 import multiprocessing, os, signal, sys
 import numpy as np
 from support.black_boxes import gaussian
-from tempering.adapters.processes import Workers
+from tempering.adapters.black_box import BlackBox
 
 if __name__ == "__main__":
-    workers = Workers((gaussian,), 2, is_batched=False)
-    workers.map(0, np.zeros((4, 2)))
+    box = BlackBox(gaussian, 2, pool=2)
+    box.values(np.zeros((4, 2)))
     print(*(process.pid for process in multiprocessing.active_children()), flush=True)
     if sys.argv[1] == "killed":
         os.kill(os.getpid(), signal.SIGKILL)

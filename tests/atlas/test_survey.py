@@ -115,3 +115,15 @@ def test_an_optimum_is_recognised_by_its_quadratic_shape_alone():
     assert optima.recognise(there, np.array([1.0 - fall]), gradient)[0] == 0
     assert optima.recognise(there, np.array([1.0 - fall]), -gradient)[0] == -1
     assert optima.recognise(there, np.array([1.0 + fall]), gradient)[0] == -1
+
+
+def test_a_mode_five_hundred_widths_away_is_found(monkeypatch):
+    def far_apart(x):
+        far = jnp.array([400.0, 300.0])
+        return jnp.logaddexp(-0.5 * jnp.sum(x**2), -0.5 * jnp.sum((x - far) ** 2))
+
+    found = survey(0, as_target(far_apart, 2), Ledger(), 4000)
+    assert len(found.optima) == 2 and found.optima.hits.min() > 3
+    # The saboteur: clouds of up to forty widths alone, and one mode is all that there is.
+    monkeypatch.setattr("tempering.atlas.survey._FAR_SHARE", 0.0)
+    assert len(survey(0, as_target(far_apart, 2), Ledger(), 4000).optima) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, assert_std, must_fail
-from tempering.diffusion import draw, sigma_grid
+from tempering.diffusion import NoiseLevels, VariancePreserving, draw, sigma_grid
 from tempering.diffusion.solve import Method, flow, in_chunks, method_of
 from tempering.settings import Sampling
 
@@ -172,3 +172,34 @@ def test_automatic_divergence_is_exact_in_few_dimensions():
     found = [method_of(sampling, with_density=True, dim=dim).divergence for dim in (1, 16, 17, 1000)]
     assert found == ["exact", "exact", "hutchinson", "hutchinson"]
     assert method_of(sampling, with_density=False, dim=2).divergence == "none"
+
+
+def test_the_papers_density_is_the_integral_of_the_divergence(correlated):
+    """Euler's sum of the trace: right as steps grow, off by the square of a step, and not log |det| of the steps."""
+    num_steps, num = 200, 2000
+    x, log_q = draws_of(correlated, "euler", num=num, num_steps=num_steps, divergence="integrated", num_probes=2)
+    same, exact = draws_of(correlated, "euler", num_steps=num_steps)
+    np.testing.assert_allclose(x[:NUM], same, rtol=1e-5, atol=1e-5)
+    log_prior = jax.vmap(correlated.prior.log_prob)(jnp.asarray(starts_of(correlated, num), jnp.float32))
+    grid = np.asarray(sigma_grid(correlated.levels, num_steps), np.float64)
+    variances = np.linalg.eigvalsh(correlated.denoise.covariance_at(0.0))
+    traces = np.sum(grid[:-1, None] / (variances + grid[:-1, None] ** 2), axis=1)  # of d velocity / dx, by node
+    expected = -np.sum(np.diff(grid) * traces)
+    assert_mean(log_q - log_prior, expected, key=jax.random.key(0))
+    discrete = float(np.mean(exact - log_prior[:NUM]))
+    assert discrete - expected > 0.02  # log(1 - h) < -h: the integral says less than the steps do
+    must_fail(assert_mean, log_q - log_prior, discrete)
+    must_fail(assert_mean, log_prior - log_q, expected)
+
+
+def test_the_papers_density_of_the_other_process(correlated):
+    """In y = s x the integral is that of y's divergence, and x is stretched against y."""
+    process = VariancePreserving.ending_at(correlated.levels.sigma_max, 0.1, 8.0)
+    grid = sigma_grid(NoiseLevels(correlated.levels.sigma_min, correlated.levels.sigma_max, process), 400)
+
+    def mean_change(divergence):
+        how = Method("euler", divergence, 2, None, process)
+        x, log_q = draw(jax.random.key(0), NUM, correlated.denoise, correlated.prior, grid, how, chunk_size=NUM)
+        return np.mean(np.asarray(log_q - correlated.log_prob(x), np.float64))
+
+    assert abs(mean_change("integrated")) < 0.1 and abs(mean_change("exact")) < 0.1

@@ -118,14 +118,16 @@ def test_floors_fall_with_n_and_say_their_n():
         evaluate_samples(MIXTURE, SAMPLES, reference=REFERENCE, reference_second=SECOND, num_transport=num)
         for num in (60, 1000)
     )
-    for name in ("w1", "w2", "energy_mmd"):
+    for name in ("w1", "w2"):
         assert (small[name].num_samples, small[name].num_floor) == (60, 60)
         assert (large[name].num_samples, large[name].num_floor) == (1000, 1000)
         assert small[name].floor > 1.3 * large[name].floor
         assert "mean of 4 pairs" in small[name].floor_source and small[name].floor_spread > 0
         assert large[name].floor_spread is None
-    # What is cheap uses everything.
+    # What is cheap uses everything, and MMD up to 10,000, whatever transport gets.
     assert small["energy_tvd"].num_samples == small["energy_tvd"].num_floor == N
+    assert small["energy_mmd"].num_samples == small["energy_mmd"].num_floor == N
+    assert small["energy_mmd"].value == large["energy_mmd"].value
 
 
 def test_without_a_second_set_the_floor_comes_from_halves():

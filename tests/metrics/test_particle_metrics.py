@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import pdist
 from scipy.spatial.transform import Rotation
 
 from support.random_checks import must_fail
 from tempering.lab.metrics import MetricError, alignment, energy_tvd, wasserstein_2
-from tempering.lab.metrics.alignment import aligned_distances, aligned_w2, most_permuted
+from tempering.lab.metrics.alignment import aligned_distances, aligned_w2, most_permuted, paper_aligned_w2
 from tempering.lab.metrics.particles import (
     distance_tvd,
     pair_distances,
@@ -231,6 +232,27 @@ def test_aligned_w2_of_one_and_many():
     values = [wasserstein_2(X, Y), aligned_w2(X, Y, **FIVE), aligned_w2(X, Y, is_permuted=True, **FIVE)]
     assert values == sorted(values, reverse=True) and values[2] < values[1] < values[0]
     assert aligned_w2(X, Y, **FIVE) == pytest.approx(aligned_w2(Y, X, **FIVE))
+
+
+def test_the_papers_distance_is_the_mean_of_the_atoms():
+    """Against the rotation found by a search over angles; twice as far is twice as much, and atoms count alike."""
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(2, 6, 5, 2))
+    sizes = {"num_particles": 5, "spatial_dim": 2}
+    centred_x, centred_y = (points - points.mean(axis=1, keepdims=True) for points in (x, y))
+    angles = np.linspace(0.0, 2 * np.pi, 40_001)
+    turns = np.stack([np.cos(angles), -np.sin(angles), np.sin(angles), np.cos(angles)], axis=-1).reshape(-1, 2, 2)
+    cost = np.empty((6, 6))
+    for i, j in itertools.product(range(6), range(6)):
+        turned = centred_y[j] @ turns
+        best = np.argmin(np.sum((centred_x[i] - turned) ** 2, axis=(1, 2)))  # the rotation of least squares
+        cost[i, j] = np.mean(np.linalg.norm(centred_x[i] - turned[best], axis=-1))
+    rows, columns = linear_sum_assignment(cost)
+    found = paper_aligned_w2(x.reshape(6, -1), y.reshape(6, -1), **sizes)
+    np.testing.assert_allclose(found, cost[rows, columns].mean(), rtol=1e-3)
+    np.testing.assert_allclose(paper_aligned_w2(2 * x.reshape(6, -1), 2 * y.reshape(6, -1), **sizes), 2 * found)
+    assert found < aligned_w2(x.reshape(6, -1), y.reshape(6, -1), **sizes) / np.sqrt(5)
+    assert paper_aligned_w2(x.reshape(6, -1), x.reshape(6, -1) + 3.0, **sizes) < 1e-6
 
 
 def test_every_row_is_checked_and_permuted_ones_are_few():

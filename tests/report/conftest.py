@@ -13,10 +13,21 @@ import pytest
 import tempering as tp
 from support.tiny import quick_compilation, tiny_ptsd
 from tempering.lab.report import make_report
+from tempering.plots.style import FILE_STYLE
 from tempering.registry import make_target
 from tempering.runs.records import LevelRecord
 from tempering.runs.storage import read_json, write_arrays, write_json
 from tempering.sampler.diagnosis import Finding, Verdict
+
+
+@pytest.fixture(scope="session", autouse=True)
+def letters_of_users():
+    """Letters of PDF files that are quick to write; what users get is handed to the test that asks for it."""
+    with pytest.MonkeyPatch.context() as patched:
+        users = FILE_STYLE["pdf.fonttype"]
+        patched.setitem(FILE_STYLE, "pdf.fonttype", 3)
+        yield users
+
 
 TEMPERATURES = (60.0, 30.0, 15.0, 7.5, 3.5, 1.8, 1.0)
 GOOD = Finding("final weights", "good", "effective share 0.430 of 10,000 draws", "they can be relied on")

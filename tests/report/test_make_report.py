@@ -14,6 +14,7 @@ import pytest
 
 from tempering.errors import RunFolderError
 from tempering.lab.report import FIGURES, make_report
+from tempering.plots.style import FILE_STYLE, bytes_of, render
 from tempering.runs.storage import read_arrays, read_json, write_arrays
 
 _VOID = {"meta", "img", "br", "hr", "input", "link"}
@@ -91,6 +92,13 @@ def test_every_figure_is_a_file_of_three_kinds_and_is_in_the_page(plane_report):
         assert 500 < width < 1300 and 150 < height < 1300, name
         pixels = matplotlib.image.imread(plane_report / "figures" / f"{name}.png")
         assert pixels.shape[:2] == (height, width) and pixels[..., :3].std() > 0.01
+
+
+def test_letters_of_users_files_are_such_as_journals_take(letters_of_users, monkeypatch):
+    figure = render(2.0, 1.0, lambda figure: figure.text(0.5, 0.5, "letters"))
+    assert b"/Type3" in bytes_of(figure, "pdf"), "the quick letters of the other tests, which the check must notice"
+    monkeypatch.setitem(FILE_STYLE, "pdf.fonttype", letters_of_users)
+    assert b"/CIDFontType2" in (content := bytes_of(figure, "pdf")) and b"/Type3" not in content
 
 
 def test_the_page_needs_nothing_from_outside(plane_report):

@@ -91,6 +91,22 @@ def test_a_saved_sampler_has_a_report_without_a_run(own, tmp_path):
     assert "<h1>saved</h1>" in text and "gain" in text and "initial PT" in text
 
 
+def test_a_sampler_writes_its_report_to_a_file(own, tmp_path):
+    sampler = tp.load(own)
+    before = sorted(path.name for path in own.iterdir())
+    page = sampler.report(tmp_path / "pages" / "mine.html")
+    text = page.read_text(encoding="utf-8")
+    assert page == tmp_path / "pages" / "mine.html" and [p.name for p in page.parent.iterdir()] == ["mine.html"]
+    assert "<h1>my-fit</h1>" in text and "gain" in text and "figure-marginals" in text and "seed=0" in text
+    assert sampler.folder == own and sorted(path.name for path in own.iterdir()) == before, "its folder stays as it is"
+    sampler.folder = None
+    again = sampler.report(page).read_text(encoding="utf-8")
+    assert "<h1>mine</h1>" in again and sampler.folder is None, "an older page is replaced"
+    for file, words in (("mine.pdf", "give .html"), ("mine", "without an ending; give .html")):
+        with pytest.raises(SettingsError, match=words):
+            sampler.report(tmp_path / file)
+
+
 def test_runs_are_compared(own, a_copy, tmp_path):
     other = a_copy()
     facts = read_json(other / "sampler.json")

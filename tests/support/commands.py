@@ -18,8 +18,9 @@ from support.tiny import (
 from support.unchecked import unchecked
 from tempering.cli import main
 from tempering.lab.presets import PRESETS
+from tempering.plots.style import FILE_STYLE
 
-__all__ = ["PTSD", "PT_DM", "as_users_run_it", "command", "process", "refused"]
+__all__ = ["PTSD", "PT_DM", "as_users_run_it", "command", "process", "refused", "without_report"]
 
 PTSD = next(name for name, config in PRESETS.items() if config.method == "ptsd")
 PT_DM = next(name for name, config in PRESETS.items() if config.method == "pt_dm")
@@ -33,9 +34,18 @@ def as_users_run_it() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched, quick_compilation(), unchecked():
         patched.setenv("TEMPERING_CACHE", cache)
         patched.setenv("COLUMNS", "80")
+        patched.setitem(FILE_STYLE, "pdf.fonttype", 3)  # half of the time of a report; tests/report has users' fonts
         yield
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
+
+
+@contextlib.contextmanager
+def without_report() -> Iterator[None]:
+    """Runs end without their page, for tests of something else: drawing it takes longer than a tiny run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tempering.lab.report.make_report", lambda folder: folder / "report.html")
+        yield
 
 
 def command(*arguments) -> tuple[int, str, str]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.interpolate import CubicSpline
 
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation
@@ -344,10 +345,28 @@ def test_smoothing_is_continuous_and_leaves_the_rest_alone():
     np.testing.assert_allclose(-grads[0, 0], 2 * slope, rtol=1e-5)
 
 
+def test_the_spline_is_the_cubic_that_touches_v():
+    """Against SciPy's cubic spline through V above the radius, which the paper's code lets run on below it."""
+    radius, plain, smooth = 0.65, lennard_jones(2, trap=0.0), lennard_jones(2, trap=0.0, smoothing="spline")
+    distances = np.array([0.0, 0.2, 0.5, 0.6, 0.66, 0.8], np.float32)
+    points = jnp.asarray(np.stack([distances] + [np.zeros(6, np.float32)] * 5, axis=1))
+    (values, grads), (plain_values, _) = _judge(smooth, points), _judge(plain, points)
+    knots = np.linspace(radius, 2.0, 4000)
+    spline = CubicSpline(knots, knots**-12.0 - 2 * knots**-6.0)
+    np.testing.assert_allclose(-values[:4], 2 * spline(distances[:4]), rtol=2e-2)
+    np.testing.assert_allclose(-grads[1:4, 0], 2 * spline(distances[1:4], 1), rtol=2e-2)
+    np.testing.assert_allclose(values[4:], plain_values[4:], rtol=1e-5)
+    tangent, _ = _judge(lennard_jones(2, trap=0.0, smoothing=radius), points)
+    assert np.all(np.diff(-values[:5]) < 0) and np.all(tangent[:3] > values[:3])  # steeper than the tangent
+    with pytest.raises(SettingsError, match="smoothing = 'cubic' is not allowed.*'spline'"):
+        lennard_jones(2, smoothing="cubic")
+
+
 def test_no_reference_sample_is_smoothed():
     target, x, energies, _ = _judged("lj13")
-    smooth, _ = _judge(lennard_jones(13, smoothing=0.65), jnp.asarray(x, jnp.float32))
-    np.testing.assert_allclose(-smooth, energies, rtol=1e-6)
+    for smoothing in (0.65, "spline"):
+        smooth, _ = _judge(lennard_jones(13, smoothing=smoothing), jnp.asarray(x, jnp.float32))
+        np.testing.assert_allclose(-smooth, energies, rtol=1e-6)
 
 
 # Conventions, names and refusals.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.random_checks import assert_mean, must_fail
-from tempering.weights.pareto import pareto_k
+from tempering.weights.pareto import pareto_k, unseen_mass
 
 
 def log_normal(rng, std: float, size) -> np.ndarray:
@@ -68,3 +68,25 @@ def test_k_of_hardly_any_weights():
     assert np.isnan(pareto_k(np.concatenate([np.arange(50.0), [np.inf]])))
     with np.errstate(all="raise"):
         assert pareto_k(np.linspace(-1e5, 0.0, 1000, dtype=np.float32)) > 10.0
+
+
+def test_the_mass_beyond_the_largest_weight_is_what_a_tail_holds():
+    rng = np.random.default_rng(0)
+    # A tail with nothing in it, of 20,000 weights near 1 and one of 5: k says that there is no mean.
+    harmless = np.log1p(5e-7 * ((np.arange(20_000) + 0.5) / 20_000) ** -1.5)
+    assert pareto_k(harmless) > 1.0 and unseen_mass(harmless) < 0.01
+    # Three draws that stand for a tenth of the mass: k sees no harm in them.
+    harmful = np.append(0.25 * rng.normal(size=2000), np.log([40.0, 67.0, 90.0]))
+    assert pareto_k(harmful) < 0.7 and unseen_mass(harmful) > 0.03
+    assert unseen_mass(harmful + 500.0) == pytest.approx(unseen_mass(harmful))
+    assert np.isnan(unseen_mass(np.full(100, -np.inf))) and unseen_mass(np.zeros(100)) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("k", [0.3, 0.5, 0.7])
+def test_the_mass_beyond_the_largest_weight_of_an_exact_tail(k):
+    # Weights s^-k for even s: beyond the largest of n lies the integral of s^-k from 1 / (100 n) to 1 / n.
+    num = 20_000
+    log_weights = -k * np.log((np.arange(num) + 0.5) / num)
+    expected = num ** (k - 1.0) * (1.0 - 100.0 ** (k - 1.0))
+    mean = np.mean(np.exp(log_weights))
+    assert 0.8 * expected < unseen_mass(log_weights) * mean * (1.0 - k) < 2.0 * expected

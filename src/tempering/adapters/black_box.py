@@ -1,21 +1,47 @@
 """A Python callable on NumPy arrays, seen from the host: batches in, checked values and gradients out.
 
 Holds no JAX: `callback` calls it from compiled programs. What the callable raises is kept here, because on its way
-through a compiled program it would turn into an error of the runtime.
+through a compiled program it would turn into an error of the runtime. Points go to workers by `host.dealing`; values
+that a store of points has are not asked for again.
 """
 
 import threading
+import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tempering.adapters.processes import Workers
+from tempering.adapters.seen import density_mark
 from tempering.errors import DensityError
+from tempering.host.dealing import Arrival, Dealer
+from tempering.host.engines import Here, engine_of
+from tempering.host.use import HostUse
+from tempering.host.work import Answer, Shipped
+from tempering.runs.points import PointStore
 
-__all__ = ["BlackBox"]
+__all__ = ["BlackBox", "Faults"]
 
 _VALUE, _GRADIENT = 0, 1
+_CHUNK = 16
+"""Points that a vectorised function gets at once from a pool: the same for any number of workers."""
+_WORTH_KEEPING = 1e-3
+"""Seconds: a point that took less, in this process, is paid again sooner than it is read."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What to do about points that fail: those that raise, take too long, are NaN or end their worker.
+
+    Args:
+        on_failure: stop, or reject: such a point counts as outside the support.
+        timeout: seconds that a point may take.
+    """
+
+    on_failure: str = "stop"
+    timeout: float | None = None
 
 
 class BlackBox:
@@ -25,22 +51,52 @@ class BlackBox:
         self,
         fn: Callable[..., Any],
         dim: int,
-        gradient: str | Callable[..., Any],
+        gradient: str | Callable[..., Any] = "none",
         *,
-        batched: bool,
-        num_processes: int,
-        finite_step: float,
+        batched: bool = False,
+        finite_step: float = 1e-6,
+        pool: Any = None,
+        chunk_size: int | None = None,
+        faults: Faults | None = None,
+        store: str | Path | bool | None = None,
     ):
         self.fn, self.dim, self.gradient, self.batched, self.finite_step = fn, dim, gradient, batched, finite_step
         self.functions = (fn, gradient) if callable(gradient) else (fn,)
-        self.workers = Workers(self.functions, num_processes, is_batched=batched) if num_processes else None
+        faults = faults or Faults()
+        self.faults, self.place = faults, store
+        self.engine = engine_of(pool, Shipped(uuid.uuid4().hex, self.functions, batched))
+        is_here = isinstance(self.engine, Here)
+        is_plain = is_here and faults.on_failure == "stop"
+        if isinstance(self.engine, Here):
+            self.engine.halts = is_plain
+        chunk_size = chunk_size or ((1 << 62 if is_here else _CHUNK) if batched else None)
+        self.use = HostUse()
+        self._dealer = Dealer(
+            self.engine,
+            self.use,
+            chunk_size=chunk_size,
+            timeout=faults.timeout,
+            tries=1 if is_plain else 2,
+            bad_rows=None if is_plain else _is_nan,
+        )
         self.error: Exception | None = None
+        self.store: PointStore | None = None
+        self._keeps_all = store is not None or not is_here
         self._lock = threading.RLock()  # two compiled programs may run at once; a callable need not allow for that
 
     @property
     def has_gradient(self) -> bool:
         """Whether there is any way to a gradient."""
         return self.gradient != "none"
+
+    @property
+    def num_workers(self) -> int:
+        """That evaluate now."""
+        return self.engine.num_workers
+
+    def on_tick(self, observe: Callable[[], None] | None) -> None:
+        """Have `observe` called every moment while points are waited for."""
+        self._dealer.on_tick = observe
 
     def values(self, points: Any) -> np.ndarray:
         """Log densities of points (*batch, dim) as float32 of axes (*batch)."""
@@ -61,10 +117,31 @@ class BlackBox:
         error, self.error = self.error, None
         return error
 
+    def open_store(self, folder: Path | None = None) -> None:
+        """Open the store of points that was asked for, or that of a run's folder; nothing where there is neither.
+
+        Raises:
+            RunFolderError: if it is in use, or of another density or version.
+        """
+        given = self.place if isinstance(self.place, str | Path) else folder
+        if self.store is not None or self.place is False or given is None:
+            return
+        mode = "function" if callable(self.gradient) else str(self.gradient)
+        has_gradient = mode in ("function", "returned")
+        mark = density_mark(self.functions, self.dim, mode if has_gradient else "values")
+        self.store = PointStore(given, self.dim, mark, has_gradient)
+        self._dealer.drains = True
+
+    def close_store(self) -> None:
+        """Let others have the store."""
+        if self.store is not None:
+            self.store.close()
+        self.store, self._dealer.drains = None, False
+
     def close(self) -> None:
-        """End the worker processes, if any; a later evaluation starts new ones."""
-        if self.workers is not None:
-            self.workers.close()
+        """End worker processes and leave the store, if any; a later evaluation starts and opens them anew."""
+        self.engine.close()
+        self.close_store()
 
     def _rows(self, points: Any) -> tuple[np.ndarray, tuple[int, ...]]:
         points = np.array(points, np.float64)  # a copy of its own: a callable may write into what it is given
@@ -72,40 +149,86 @@ class BlackBox:
 
     def _keep(self, compute: Callable[[np.ndarray], Any], rows: np.ndarray) -> Any:
         try:
+            self.open_store()
             return compute(rows)
         except Exception as error:
             self.error = self.error or error
             raise
 
-    def _answers(self, which: int, rows: np.ndarray) -> list[Any]:
-        """What the callable returned: one answer per point, or, batched, (size, answer) per piece."""
-        if self.workers is not None:
-            return self.workers.map(which, rows)
-        function = self.functions[which]
-        return [(len(rows), function(rows))] if self.batched else [function(row) for row in rows]
-
     def _gathered(self, which: int, rows: np.ndarray, kinds: tuple[str, ...]) -> tuple[np.ndarray, ...]:
         """Checked arrays of the kinds asked for (value, gradient), the points along the first axis."""
         shapes = {"value": (), "gradient": (self.dim,)}
-        arrays = tuple(np.empty((len(rows), *shapes[kind])) for kind in kinds)
+        arrays = {kind: np.empty((len(rows), *shapes[kind])) for kind in kinds}
+        missing = self._replay(kinds, rows, arrays)
+        # A callable may write into what it is given; what is stored is what was asked for.
+        asked = rows.copy() if self.store is not None and isinstance(self.engine, Here) else rows
+        arrive = lambda arrival: self._arrive(which, kinds, asked, arrays, arrival)  # noqa: E731
+        self._dealer.deal(which, rows, missing, arrive)
+        return tuple(arrays.values())
+
+    def _replay(self, kinds: tuple[str, ...], rows: np.ndarray, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        """Fill in what the store has; the numbers of the rows that it has not."""
+        if self.store is None or not self.store.num_before:
+            return np.arange(len(rows))
+        missing = []
+        for number, row in enumerate(rows):
+            found = self.store.find(_kind(kinds), row)
+            if found is None:
+                missing.append(number)
+                continue
+            for kind, part in zip(("value", "gradient"), found, strict=True):
+                if kind in arrays:
+                    arrays[kind][number] = part
+        self.use.replayed += len(rows) - len(missing)
+        return np.asarray(missing, int)
+
+    def _arrive(self, which: int, kinds: tuple[str, ...], asked: np.ndarray, arrays: Any, arrival: Arrival) -> None:
+        """Check what came back, fill it in, and write it down; or do what was chosen for a point that failed."""
+        numbers, fault, stops = arrival.rows, arrival.fault, self.faults.on_failure == "stop"
+        if fault is None or (fault == "nan" and stops):  # NaN is a value, which every stage knows how to take
+            self._fill(which, kinds, arrays, arrival)
+            self._write(kinds, asked, arrays, arrival, "answered")
+            return
+        for kind in kinds:
+            arrays[kind][numbers] = np.nan if stops else {"value": -np.inf, "gradient": 0.0}[kind]
+        self._write(kinds, asked, arrays, arrival, fault)
+        if not stops:
+            self.use.failed[fault] += len(numbers)
+            return
+        assert arrival.error is not None
+        raise arrival.error
+
+    def _write(self, kinds: tuple[str, ...], asked: np.ndarray, arrays: Any, arrival: Arrival, outcome: str) -> None:
+        each, numbers = arrival.answer.seconds / max(1, arrival.answer.size), arrival.rows
+        if self.store is None or not (self._keeps_all or each >= _WORTH_KEEPING):
+            return
+        values, gradients = (arrays[kind][numbers] if kind in arrays else None for kind in ("value", "gradient"))
+        self.store.add(
+            _kind(kinds),
+            asked[numbers],
+            np.nan if values is None else values,
+            gradients,
+            seconds=each,
+            worker=arrival.worker,
+            tries=arrival.tries,
+            outcome=outcome,
+        )
+
+    def _fill(self, which: int, kinds: tuple[str, ...], arrays: Any, arrival: Arrival) -> None:
         function = self.functions[which]
         name = getattr(function, "__qualname__", None) or type(function).__name__
-        done = 0
-        for answer in self._answers(which, rows):
-            size, parts = answer if self.batched else (1, answer)
-            lead = (size,) if self.batched else ()
-            where = f"an argument of shape {(*lead, self.dim)}"
-            if len(kinds) == 1:
-                parts = (parts,)
-            elif not isinstance(parts, tuple | list) or len(parts) != len(kinds):
-                raise DensityError(
-                    f"{name} returned {_shown(parts)} for {where}; with gradient='returned' it must return the pair "
-                    "(value, gradient)"
-                )
-            for array, kind, part in zip(arrays, kinds, parts, strict=True):
-                array[done : done + size] = _checked(part, (*lead, *shapes[kind]), f"{name} returned", kind, where)
-            done += size
-        return arrays
+        lead = (arrival.answer.size,) if self.batched else ()
+        where, parts = f"an argument of shape {(*lead, self.dim)}", arrival.answer.result
+        if len(kinds) == 1:
+            parts = (parts,)
+        elif not isinstance(parts, tuple | list) or len(parts) != len(kinds):
+            raise DensityError(
+                f"{name} returned {_shown(parts)} for {where}; with gradient='returned' it must return the pair "
+                "(value, gradient)"
+            )
+        for kind, part in zip(kinds, parts, strict=True):
+            shape = (*lead, self.dim) if kind == "gradient" else lead
+            arrays[kind][arrival.rows] = _checked(part, shape, f"{name} returned", kind, where)
 
     def _values(self, rows: np.ndarray) -> np.ndarray:
         return self._pairs(rows)[0] if self.gradient == "returned" else self._gathered(_VALUE, rows, ("value",))[0]
@@ -127,6 +250,23 @@ class BlackBox:
         values = self._values(moved.reshape((-1, self.dim))).reshape((-1, 1 + self.dim))
         with np.errstate(invalid="ignore"):  # -inf less -inf, outside the support
             return values[:, 0], (values[:, 1:] - values[:, :1]) / steps
+
+
+def _kind(kinds: tuple[str, ...]) -> str:
+    return kinds[0] if len(kinds) == 1 else "both"
+
+
+def _is_nan(answer: Answer) -> np.ndarray:
+    """Which of an answer's values are NaN; what has no sensible shape is refused elsewhere."""
+    result = answer.result
+    result = result[0] if isinstance(result, tuple | list) and len(result) == 2 else result
+    try:
+        found = np.isnan(np.asarray(result, np.float64))
+    except (TypeError, ValueError):
+        return np.zeros(answer.size, bool)
+    if found.shape in ((), (answer.size,)):
+        return np.broadcast_to(found, (answer.size,))
+    return np.zeros(answer.size, bool)
 
 
 def _single(values: np.ndarray) -> np.ndarray:

@@ -5,9 +5,11 @@ might drop those whose answer is not used and merge equal ones; no stage asks fo
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -16,19 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from tempering.adapters.black_box import BlackBox
+from tempering.adapters.black_box import BlackBox, Faults
 from tempering.errors import DensityError, SettingsError
-from tempering.settings.checks import require_count, require_flag, require_positive
+from tempering.settings.checks import require_choice, require_count, require_flag, require_positive
 from tempering.targets.base import Target
 from tempering.types import Array, Float
 
-__all__ = ["CallbackTarget", "boxes_of", "from_callable", "reporting"]
+__all__ = ["CallbackTarget", "boxes_of", "checked_host", "from_callable", "reporting"]
 
 _GRADIENTS = ("none", "finite", "returned")
 
 
 class CallbackTarget(Target):
-    """The density of a black box. A context manager too: leaving it ends the worker processes."""
+    """The density of a black box. A context manager too: leaving it ends own worker processes and leaves the store."""
 
     dim: int = eqx.field(static=True)
     box: BlackBox = eqx.field(static=True)
@@ -50,7 +52,7 @@ class CallbackTarget(Target):
         return _log_density(self.box, x)
 
     def close(self) -> None:
-        """End the worker processes, if any; a later evaluation starts new ones."""
+        """End own worker processes and leave the store of points, if any; a later evaluation opens them anew."""
         self.box.close()
 
     def __enter__(self) -> "CallbackTarget":
@@ -84,7 +86,12 @@ def from_callable(
     *,
     gradient: str | Callable[..., Any] = "none",
     batched: bool = False,
+    pool: Any = None,
     num_processes: int = 0,
+    chunk_size: int | None = None,
+    timeout: float | None = None,
+    on_failure: str = "stop",
+    store: str | Path | bool | None = None,
     finite_step: float = 1e-6,
 ) -> CallbackTarget:
     """Make any Python function a target for `tp.fit`: NumPy, SciPy, a simulator, a compiled library.
@@ -97,8 +104,21 @@ def from_callable(
             forward differences, 1 + dim evaluations each, all counted. "returned": `fn` returns (value, gradient). Or
             a function that returns the gradient; it counts together with the value.
         batched: whether `fn`, and `gradient` if it is a function, take many points at once.
-        num_processes: evaluate in so many worker processes; 0 in this one. Close them by `target.close()`, or by
-            `with tp.from_callable(…) as target:`; at the end of the program they end by themselves.
+        pool: who evaluates. A number: so many worker processes, which are replaced when they die. An executor
+            (`concurrent.futures`, loky, `mpi4py.futures`, Dask's `client.get_executor()`, submitit), an object with
+            `.map` (`multiprocessing.Pool`, schwimmbad, Ray's pool), or a function without arguments that makes one. The
+            function travels once, and points are handed out as workers become free. The result does not depend on the
+            number of workers. Close processes by `target.close()`, or by `with tp.from_callable(…) as target:`; at the
+            end of the program they end by themselves. docs/clusters.md has complete scripts.
+        num_processes: the same as a number for `pool`; 0 evaluates in this process.
+        chunk_size: points that a worker gets at once. None: 16 for a batched function; else one, or more where points
+            take less than a twentieth of a second.
+        timeout: seconds that a point may take, on a pool.
+        on_failure: a point on a pool that raises, takes longer than `timeout`, returns NaN or ends its worker is tried
+            again once. "stop": then the fit ends with its error (NaN is passed on, and never accepted); without a pool
+            at once. "reject": the point counts as outside the support, and `sampler.summary()` says how many did.
+        store: a folder that keeps every point with its value as it arrives; a later run on it does not pay for them
+            again. None: the folder of the fit, where `out=` gives one. False: nowhere.
         finite_step: of the differences, relative to max(1, |x|) in every coordinate. A callable that works in float32
             needs about 1e-3.
 
@@ -124,17 +144,50 @@ def from_callable(
         raise SettingsError(f"gradient = {gradient!r} is not allowed: it must be one of {allowed}, or a function")
     require_count("dim", dim)
     require_flag("batched", batched)
-    require_count("num_processes", num_processes, 0)
     require_positive("finite_step", finite_step)
-    dim, num_processes = int(dim), int(num_processes)
-    box = BlackBox(fn, dim, gradient, batched=batched, num_processes=num_processes, finite_step=finite_step)
-    return CallbackTarget(dim, box)
+    box = BlackBox(
+        fn,
+        int(dim),
+        gradient,
+        batched=batched,
+        finite_step=finite_step,
+        **checked_host(pool, num_processes, chunk_size, timeout, on_failure, store),
+    )
+    return CallbackTarget(int(dim), box)
+
+
+def checked_host(
+    pool: Any = None,
+    num_processes: int = 0,
+    chunk_size: int | None = None,
+    timeout: float | None = None,
+    on_failure: str = "stop",
+    store: str | Path | bool | None = None,
+) -> dict[str, Any]:
+    """The options of `from_callable` about pools, checked, as `BlackBox` takes them; for every adapter of the host."""
+    require_count("num_processes", num_processes, 0)
+    if pool is not None and num_processes:
+        raise SettingsError("pool and num_processes both say who evaluates; give one of them")
+    if isinstance(pool, bool):
+        raise SettingsError(f"pool = {pool} is not allowed: give a number of processes, or a pool")
+    pool = int(num_processes) if pool is None else pool
+    if chunk_size is not None:
+        require_count("chunk_size", chunk_size)
+    if timeout is not None:
+        require_positive("timeout", timeout)
+        if isinstance(pool, int) and pool == 0:
+            raise SettingsError("timeout needs a pool: a point in this process cannot be ended; give pool=1 or more")
+    require_choice("on_failure", on_failure, ("stop", "reject"))
+    if store is True or not isinstance(store, str | os.PathLike | bool | None):
+        raise SettingsError(f"store = {store!r} is not allowed: give a folder, None or False")
+    return {"pool": pool, "chunk_size": chunk_size, "faults": Faults(on_failure, timeout), "store": store}
 
 
 def boxes_of(target: Target) -> list[BlackBox]:
     """The black boxes inside a target, however it is wrapped."""
     is_ours = lambda node: isinstance(node, CallbackTarget)  # noqa: E731
-    return [leaf.box for leaf in jax.tree.leaves(target, is_leaf=is_ours) if is_ours(leaf)]
+    boxes = [leaf.box for leaf in jax.tree.leaves(target, is_leaf=is_ours) if is_ours(leaf)]
+    return list(dict.fromkeys(boxes))
 
 
 @contextmanager

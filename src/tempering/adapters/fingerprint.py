@@ -1,8 +1,6 @@
 """What tells one density from another without evaluating either, so that a folder of one is not used for the other."""
 
-import functools
 import hashlib
-import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters.callback import boxes_of
+from tempering.adapters.seen import seen
 from tempering.targets.base import Target
 
 __all__ = ["fingerprint"]
-
-_DEEPEST = 4
-"""How far into what a callable holds the search goes: an object of an object of an object's array."""
 
 
 def fingerprint(target: Target) -> int:
@@ -37,8 +33,8 @@ def fingerprint(target: Target) -> int:
         mode = "function" if callable(box.gradient) else box.gradient
         digest.update(f"{box.dim} {mode} {box.batched} {box.finite_step if mode == 'finite' else ''}".encode())
         for function in box.functions:
-            for seen in _seen(function):
-                digest.update(seen)
+            for part in seen(function):
+                digest.update(part)
     return int.from_bytes(digest.digest()[:6])
 
 
@@ -50,43 +46,3 @@ def _constants(program: Any) -> Iterator[Any]:
         for value in inner:
             if hasattr(value, "eqns"):
                 yield from _constants(value)
-
-
-def _seen(thing: Any, depth: int = 0) -> Iterator[bytes]:
-    """What is visible of a callable or of a value that it holds, in an order that is the same in every process."""
-    if depth > _DEEPEST:
-        return
-    if isinstance(thing, bool | int | float | complex | str | bytes | type(None)):
-        yield repr(thing).encode()
-    elif isinstance(thing, np.ndarray | np.generic | jax.Array):
-        array = np.asarray(thing)
-        yield f"{array.shape} {array.dtype}".encode()
-        yield b"" if array.dtype.hasobject else array.tobytes()
-    elif isinstance(thing, dict):
-        for key in sorted(thing, key=repr):
-            yield repr(key).encode()
-            yield from _seen(thing[key], depth + 1)
-    elif isinstance(thing, list | tuple):
-        yield f"{type(thing).__name__} of {len(thing)}".encode()
-        for part in thing:
-            yield from _seen(part, depth + 1)
-    elif isinstance(thing, functools.partial):
-        yield from _seen((thing.func, thing.args, thing.keywords), depth)
-    elif inspect.ismethod(thing):
-        yield from _seen((thing.__func__, thing.__self__), depth)
-    elif inspect.isfunction(thing):
-        yield _named(thing)
-        held = inspect.getclosurevars(thing).nonlocals
-        yield from _seen((held, thing.__defaults__, thing.__kwdefaults__), depth + 1)
-    else:
-        yield _named(type(thing) if not hasattr(thing, "__qualname__") else thing)
-        yield from _seen(getattr(thing, "__dict__", None) if not inspect.isclass(thing) else None, depth + 1)
-
-
-def _named(thing: Any) -> bytes:
-    """Qualified name, and the source where there is one (not at a prompt, not of compiled code)."""
-    try:
-        source = inspect.getsource(thing)
-    except (OSError, TypeError):
-        source = ""
-    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', '')}\n{source}".encode()

@@ -54,7 +54,13 @@ class TorchDensity:
 
 
 def from_torch(
-    fn: Callable[..., Any], dim: int, *, is_energy: bool = False, dtype: Any = None, device: Any = None
+    fn: Callable[..., Any],
+    dim: int,
+    *,
+    is_energy: bool = False,
+    dtype: Any = None,
+    device: Any = None,
+    **host: Any,
 ) -> CallbackTarget:
     """Make a PyTorch log density, or an energy, a target for `tp.fit`. Needs the extra `torch`.
 
@@ -65,6 +71,7 @@ def from_torch(
         is_energy: whether it returns -log density.
         dtype, device: of the tensors it is given; None takes those of the module's first parameter or buffer, or
             float64 on the CPU.
+        host: `pool`, `chunk_size`, `timeout`, `on_failure`, `store`, as of `from_callable`.
 
     Returns:
         A target, as of `from_callable`.
@@ -87,7 +94,7 @@ def from_torch(
     dtype = dtype or (torch.float64 if own is None else own.dtype)
     device = device or ("cpu" if own is None else own.device)
     density = TorchDensity(fn, is_energy, dtype, device)
-    return from_callable(density, dim, gradient="returned", batched=True)
+    return from_callable(density, dim, gradient="returned", batched=True, **host)
 
 
 def _as_numpy(tensor: Any) -> np.ndarray:

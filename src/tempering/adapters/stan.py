@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters.black_box import BlackBox
-from tempering.adapters.callback import CallbackTarget
+from tempering.adapters.callback import CallbackTarget, checked_host
 from tempering.adapters.named import NamedStructure
 from tempering.adapters.structure import structure_of
 from tempering.errors import DensityError, SettingsError, first_line, require_extra
@@ -31,10 +31,16 @@ _CLOSE = 1e-3
 class _Density:
     """Value and gradient of a Stan model for `BlackBox`; what its fingerprint sees is the identity alone."""
 
-    __slots__ = ("__dict__", "_stan")
+    __slots__ = ("__dict__", "_source", "_stan")
 
-    def __init__(self, stan: Any, identity: str):
-        self._stan, self.identity = stan, identity
+    def __init__(self, stan: Any, identity: str, source: tuple[str, Any, dict[str, Any]] | None = None):
+        self._stan, self.identity, self._source = stan, identity, source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What travels to a worker: where the model is. Compiled code stays where it is."""
+        if self._source is None:
+            raise TypeError("a compiled StanModel cannot travel to workers; give from_stan the path of the model")
+        return _reread, (*self._source, self.identity)
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         try:
@@ -42,6 +48,10 @@ class _Density:
         except RuntimeError:  # Stan rejects a point by raising, and its own samplers take that as density zero
             return -np.inf, np.zeros_like(x)
         return value, np.array(gradient)
+
+
+def _reread(path: str, data: Any, options: dict[str, Any], identity: str) -> _Density:
+    return _Density(_compiled(Path(path), data, options)[0], identity, (path, data, options))
 
 
 class _Model:
@@ -179,13 +189,15 @@ class StanTarget(CallbackTarget):
         return NamedStructure(self.model)
 
 
-def from_stan(model: Any, data: Any = None, **options: Any) -> StanTarget:
+def from_stan(model: Any, data: Any = None, *, host: Mapping[str, Any] | None = None, **options: Any) -> StanTarget:
     """The posterior of a Stan model, for `tp.fit`; draws come back as a dict of named parameters.
 
     Args:
         model: a `bridgestan.StanModel`; or the path of a .stan file, which BridgeStan compiles (this takes a minute the
             first time, and a C++ compiler), or of a library that it compiled before.
         data: a dict, a path of a .json file, or a string of JSON; not for a `StanModel`, which has its own.
+        host: `pool`, `timeout`, `on_failure` and `store` of `tp.from_callable`, as a dict. Workers compile a model of
+            a path for themselves, or load the library that was compiled before.
         options: of `bridgestan.StanModel`.
 
     Returns:
@@ -200,8 +212,10 @@ def from_stan(model: Any, data: Any = None, **options: Any) -> StanTarget:
         >>> target = tp.from_stan("eight_schools.stan", "eight_schools.json")  # doctest: +SKIP
         >>> tp.fit(target).sample(1000)["theta"]  # doctest: +SKIP
     """
+    source = None
     if isinstance(model, str | Path):
         stan, identity = _compiled(Path(model), data, options)
+        source = (str(Path(model).resolve()), str(data) if isinstance(data, Path) else data, options)
     else:
         if data is not None or options:
             raise SettingsError("data and options are for the path of a model; a StanModel has its own: leave them out")
@@ -213,7 +227,7 @@ def from_stan(model: Any, data: Any = None, **options: Any) -> StanTarget:
             )
         stan, identity = model, _told(model)
     held = _Model(stan, identity)
-    box = BlackBox(_Density(stan, identity), held.dim, "returned", batched=False, num_processes=0, finite_step=1e-6)
+    box = BlackBox(_Density(stan, identity, source), held.dim, "returned", **checked_host(**(host or {})))
     return StanTarget(held.dim, box, held)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
+from tempering.atlas.patch import with_patches
 from tempering.compilation import quick
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
@@ -23,7 +24,7 @@ from tempering.targets.cost import spend
 from tempering.types import Array, Float, Key
 from tempering.weights.pareto import pareto_k
 
-__all__ = ["Drawn", "adapted", "draw_more", "first_guess"]
+__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_densities", "log_weights_of"]
 
 FIRST_NU, FIRST_WIDENING = 8.0, 1.15
 """Of Laplace approximations: heavy enough that modes which are not normal are covered."""
@@ -65,7 +66,19 @@ class Drawn:
 
     def log_weights(self) -> np.ndarray:
         """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
-        return _log_weights(self.log_density, self.gradient, log_densities(self.reference, self.position))
+        return log_weights_of(self.log_density, self.gradient, log_densities(self.reference, self.position))
+
+    @property
+    def log_z(self) -> float:
+        """log of the mean weight; -inf without any."""
+        log_weights = self.log_weights()
+        top = np.max(log_weights, initial=-np.inf)
+        return float(np.log(np.mean(np.exp(log_weights - top))) + top) if np.isfinite(top) else -np.inf
+
+    def log_heaviness(self) -> np.ndarray:
+        """log p - log q - log Z of all draws; -inf where nothing is known."""
+        log_z = self.log_z
+        return self.log_weights() - log_z if np.isfinite(log_z) else np.full(len(self.log_density), -np.inf)
 
 
 def log_densities(mixture: StudentMixture, points: Any) -> np.ndarray:
@@ -83,7 +96,8 @@ def _log_parts(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Fl
     return jax.lax.map(mixture.log_parts, points, batch_size=4096)
 
 
-def _log_weights(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+def log_weights_of(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    """log p - log q; -inf where the target is of no use."""
     is_usable = np.isfinite(log_density) & np.all(np.isfinite(gradient), axis=1) & np.isfinite(log_q)
     return np.where(is_usable, log_density.astype(np.float64) - log_q, -np.inf)
 
@@ -100,7 +114,7 @@ def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, 
     mixture = drawn.mixtures[-1]
     position = _sample(key, mixture, num)
     value, gradient = (np.asarray(array) for array in evaluate_many(target, position))
-    drawn.shares.append(_share(_log_weights(value, gradient, log_densities(mixture, position))))
+    drawn.shares.append(_share(log_weights_of(value, gradient, log_densities(mixture, position))))
     parts = [(drawn.position, np.asarray(position)), (drawn.log_density, value), (drawn.gradient, gradient)]
     drawn.position, drawn.log_density, drawn.gradient = (np.concatenate(pair) for pair in parts)
     drawn.nums.append(num)
@@ -128,23 +142,36 @@ def adapted(
     most_rounds: int,
     ledger: Ledger,
     on_round: Callable[[int, float], None] = lambda index, share: None,
+    before: Drawn | None = None,
 ) -> Drawn:
     """A reference and its weighted draws, after as many rounds as help.
+
+    Where draws are heavy, components are added there (`patch`), and a round more shows what they come to.
 
     Args:
         num_per_round: draws of the first round; each later one makes as many.
         on_round: called with the number of the round and the effective share of its draws.
+        before: draws of a reference with fewer components, which stay in use.
     """
-    drawn = Drawn([first_guess(optima)])
-    for index in range(most_rounds):
+    drawn = Drawn([first_guess(optima)]) if before is None else before
+    if before is not None:  # the latest, of which nothing is drawn yet, gives way
+        drawn.mixtures[-1] = _improved(drawn, optima)
+    index, last = 0, most_rounds - 1
+    while True:
         draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
-        share = drawn.shares[-1]
+        share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
-        drawn.mixtures.append(_improved(drawn, optima))
-        is_slow = index > 0 and share < _GAIN * max(drawn.shares[:-1])
         has_tail = pareto_k(drawn.log_weights()) > _HIGH_K
-        if (share > _ENOUGH and not has_tail) or (is_slow and index > 1):
+        if has_tail and index < most_rounds:
+            optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
+        drawn.mixtures.append(_improved(drawn, optima))
+        if len(optima) > num:  # what is new is to be drawn, and to be seen in its weights
+            last = max(last, index + 1)
+        elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * max(drawn.shares[:-1])):
             break
+        if index >= last:
+            break
+        index += 1
     return drawn
 
 
@@ -167,6 +194,8 @@ def _improved(drawn: Drawn, optima: Optima) -> StudentMixture:
 def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The share of every component, and what every draw counts in it."""
     last, num = drawn.mixtures[-1], len(optima)
+    if last.log_weight.shape[0] != num:  # components that are new
+        last = first_guess(optima)
     log_parts = (
         np.asarray(_log_parts(last, jnp.asarray(drawn.position)), np.float64) + np.asarray(last.log_weight)[None]
     )

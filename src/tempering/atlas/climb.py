@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices import by_row, on_devices
 from tempering.targets.base import Target, evaluate
 from tempering.types import Array, Float, Int
 
@@ -65,12 +66,12 @@ def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
     return Climbers(*jax.device_put(own))
 
 
-@eqx.filter_jit
+@on_devices
 def climb(target: Target, climbers: Climbers, num_ticks: int) -> Climbers:
     """`num_ticks` trial steps of every search: as many evaluations each."""
 
     def tick(state: Climbers, _) -> tuple[Climbers, None]:
-        return jax.vmap(lambda one: _tick(target, one))(state), None
+        return by_row(lambda one: _tick(target, one))(state), None
 
     return jax.lax.scan(tick, climbers, length=num_ticks)[0]
 

@@ -1,6 +1,6 @@
 """Whether a reference covers the density: what its weights say, and what the referee's chains say."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +39,25 @@ class Judgement:
         share, pareto_k: of the weights of the latest draws, and of all.
         hidden_share: of the chains' states, where the reference has practically nothing.
         p_value: of the ranks of chains that started from weighted draws.
+        hidden, log_heaviness: these states, and log p - log q - log Z there.
     """
 
     share: float
     pareto_k: float
     hidden_share: float
     p_value: float
+    hidden: np.ndarray = field(repr=False, default_factory=lambda: np.zeros((0, 0)))
+    log_heaviness: np.ndarray = field(repr=False, default_factory=lambda: np.zeros(0))
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """What goes into records."""
+        return self.share, self.pareto_k, self.hidden_share, self.p_value
+
+    @property
+    def beyond(self) -> tuple[np.ndarray, np.ndarray]:
+        """The hidden states, and how much too little of the reference there is."""
+        return self.hidden, self.log_heaviness
 
     @property
     def covers(self) -> bool:
@@ -95,7 +108,10 @@ def judge(
     draws = np.concatenate([drawn.position, drawn.log_density[:, None], log_weights[:, None]], axis=1)
     is_usable = np.isfinite(log_weights)
     p_value = rank_p_value(last, draws[is_usable], weights[is_usable])
-    return Judgement(drawn.shares[-1], pareto_k(jnp.asarray(log_weights)), hidden, p_value)
+    states, beyond = np.concatenate([one.position.reshape((-1, target.dim)) for one in walks]), np.ravel(ratios)
+    is_hidden = (beyond > limit) & np.isfinite(beyond)
+    own = (states[is_hidden], beyond[is_hidden] - log_z)
+    return Judgement(drawn.shares[-1], pareto_k(jnp.asarray(log_weights)), hidden, p_value, *own)
 
 
 def _log_reference(drawn: Drawn, position: np.ndarray) -> np.ndarray:

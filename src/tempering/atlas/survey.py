@@ -20,7 +20,7 @@ from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
 from tempering.types import Array, Float
 
-__all__ = ["TIME_SHARE", "Survey", "missing_chance", "survey"]
+__all__ = ["TIME_SHARE", "Survey", "is_twice_differentiable", "missing_chance", "second_derivatives", "survey"]
 
 NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
@@ -50,6 +50,9 @@ _FAR = 1e6
 """Coordinates, in the same units, beyond which a search has run away."""
 _NARROWEST, _WIDEST = 1.0, 40.0
 """Widths of clouds about the origin, in units of the scale of starting points."""
+_FAR_SHARE, _FARTHEST = 0.1, 1000.0
+"""Of these clouds so many are wider, up to this: a mode two hundred widths away takes one search in ten thousand of the
+others, and one in fifty of these. They are few because far from a density its gradients may overflow."""
 
 StartFn = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 """Starts for so many searches, with the width of the cloud that each came from."""
@@ -108,7 +111,9 @@ def clouds(dim: int, scale: float, optima: Optima, own_fn: StartFn | None) -> St
     """
 
     def about_origin(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
-        widths = scale * np.exp(rng.uniform(math.log(_NARROWEST), math.log(_WIDEST), num))
+        widths = np.exp(rng.uniform(math.log(_NARROWEST), math.log(_WIDEST), num))
+        is_far = rng.uniform(size=num) < _FAR_SHARE
+        widths = scale * np.where(is_far, np.exp(rng.uniform(math.log(_WIDEST), math.log(_FARTHEST), num)), widths)
         return widths[:, None] * rng.normal(size=(num, dim)), widths
 
     def about_known(rng: np.random.Generator, num: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +148,12 @@ def _hessian(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> Floa
     return ((moved - gradient(x)[None]) / step[:, None]).T
 
 
-def _is_twice_differentiable(target: Target) -> bool:
+def second_derivatives(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> np.ndarray:
+    """At one point, in double precision: `dim` evaluations, and one more where they are differences."""
+    return np.asarray(_hessian(target, x, is_exact=is_exact), np.float64)
+
+
+def is_twice_differentiable(target: Target) -> bool:
     """Whether JAX can differentiate the gradient: not where it comes from a callback."""
     point = jax.ShapeDtypeStruct((target.dim,), jnp.float32)
     gradient = lambda x: evaluate(target, x)[1]  # noqa: E731
@@ -180,7 +190,7 @@ def survey(
     dim, each = target.dim, points_per_gradient(target)
     rng = np.random.default_rng(seed)
     found = Survey(
-        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=_is_twice_differentiable(target)
+        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=is_twice_differentiable(target)
     )
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
@@ -237,11 +247,14 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
             continue
         spend(ledger, "atlas", target, cost)
         at = jnp.asarray(state.position[index])
-        hessian = np.asarray(_hessian(target, at, is_exact=found.is_smooth), np.float64)
+        hessian = second_derivatives(target, at, is_exact=found.is_smooth)
         if not np.all(np.isfinite(hessian)):
             is_late[index] = True
             continue
         shape = Shape.at(position[index], float(value[index]), gradient[index], hessian)
+        if np.max(np.diagonal(shape.covariance)) > found.far**2:
+            is_late[index] = True  # a flat top: its width is not told by second derivatives
+            continue
         # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
         if shape.is_peak and shape.rise < min(_ARRIVED, _THIN * shape.roundness):
             known[index] = optima.add(shape)

@@ -21,7 +21,7 @@ def show_presets(all: bool) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     words = ["", *(about["description"] for about in shown.values())]
     for (name, method, target, cost), description in zip(rows, words, strict=True):
-        print(f"{name:<{widths[0]}}  {method:<{widths[1]}}  {target:<{widths[2]}}  {cost:>{widths[3]}}")
+        print(f"{name:<{widths[0]}} {method:<{widths[1]}} {target:<{widths[2]}} {cost:>{widths[3]}}")
         if description:
             print(textwrap.fill(description, _COLUMNS, initial_indent="    ", subsequent_indent="    "))
     if not all:

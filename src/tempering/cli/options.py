@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tempering.lab.reproduce.names import NAMES
+
 __all__ = ["COMMANDS", "Command", "Option", "whole"]
 
 
@@ -73,7 +75,11 @@ _QUIET = _flag("--quiet", help="show nothing but the result")
 _TIME_LIMIT = _option(
     "--time-limit", type=float, metavar="SECONDS", help="end the fit after so long, in the best sampler so far"
 )
-_METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted")
+_DEVICES = _option(
+    "--devices", metavar="N", help="share the work out over so many devices of JAX, or over all: a number, or all"
+)
+_SOLVERS = ("heun", "euler", "churn", "sde")
+_METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted", "fab", "dds", "cmcd", "idem", "bnem", "dikl")
 _MODEL_HELP = (
     "a name of `tempering list`; or your own model: file.py:name or module:name, a .stan file, or a folder with "
     "system.xml and topology.pdb of OpenMM"
@@ -100,6 +106,7 @@ COMMANDS: dict[str, Command] = {
             _whole("--seed", help="everything random follows from it"),
             _whole("--budget", help="the most evaluations to spend, such as 1e5"),
             _TIME_LIMIT,
+            _DEVICES,
             _option("--method", values=_METHODS, help=f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]}; of an own model"),
             _whole("--dim", help="the dimension of a point, where an own model is a function of one"),
             _path("--data", values="file", help="the data of an own model: .npz with named arrays, or .json"),
@@ -121,7 +128,13 @@ COMMANDS: dict[str, Command] = {
     "resume": Command(
         "running:resume",
         "Go on with a run that was stopped, or spend more evaluations on a finished one.",
-        (_FOLDER, _whole("--budget", help="evaluations to spend on top of a finished run"), _TIME_LIMIT, _QUIET),
+        (
+            _FOLDER,
+            _whole("--budget", help="evaluations to spend on top of a finished run"),
+            _TIME_LIMIT,
+            _DEVICES,
+            _QUIET,
+        ),
     ),
     "watch": Command(
         "watching:watch",
@@ -148,10 +161,31 @@ COMMANDS: dict[str, Command] = {
                 help="the file to write, in the format of its suffix; it must not exist (default: draws.npz)",
             ),
             _whole("--seed", default=0, help="the same seed gives the same draws (default: 0)"),
-            _flag("--weighted", help="add log weights that make expectations exact; costs one evaluation per draw"),
+            _option(
+                "--solver",
+                values=_SOLVERS,
+                help="how draws are made: heun or euler follow the probability flow, churn adds kicks, sde is the "
+                "reverse SDE (default: the run's own; with --weighted it cannot be another)",
+            ),
+            _option(
+                "--steps", type=whole, metavar="N", help="steps of the solver (default: the run's own; sde needs more)"
+            ),
+            _flag("--weighted", help="add log weights that correct expectations; costs one evaluation per draw"),
             _flag("--quasi-random", help="weighted draws that cover the target evenly: means may be much closer"),
             _flag("--even", help="equally weighted points made of such draws instead; costs two evaluations per point"),
         ),
+    ),
+    "points": Command(
+        "reading:points",
+        "Show the points that a run of a Python density paid for, or write them to a file.",
+        (
+            _path("folder", values="folder", help="the run's folder, or the one of `store=`"),
+            _path(
+                "-o", "--out", values="file", help="a new file with every point: .parquet, .csv or .npz, by its suffix"
+            ),
+        ),
+        "A point is kept with its log density, gradient, seconds, worker and outcome as it arrives. Nothing is "
+        "evaluated, and a run that goes on is not disturbed.",
     ),
     "diagnose": Command(
         "reading:diagnose",
@@ -197,6 +231,27 @@ COMMANDS: dict[str, Command] = {
             _QUIET,
         ),
         "A set that was made before is found again. The exit code is 1 if it has not converged by its own evidence.",
+    ),
+    "reproduce": Command(
+        "reproducing:reproduce",
+        "Make a table or figure of the paper, ours beside its own.",
+        (
+            _option("name", nargs="?", values=tuple(NAMES), metavar="NAME", help="its name; --list shows them"),
+            _flag("--list", help="the names, with what each is"),
+            _flag("--quick", help="a small version in minutes on two cores: not the paper's settings"),
+            _option("--seeds", type=whole, nargs="+", metavar="N", help="the seeds (default: 0 to 4, or 0 if costly)"),
+            _option("--only", nargs="+", metavar="WORD", help="only these targets or presets, such as mog40"),
+            _path("--out", values="folder", default=Path("results/reproduce"), help="for JSON and figures"),
+            _path("--folder", values="folder", default=Path("runs/reproduce"), help="for the runs, to go on with"),
+            _option("--most-minutes", type=float, metavar="M", help="stop after so long; the same command goes on"),
+            _flag("--dry-run", help="say what would be run, how long it takes and what is there, and stop"),
+            _flag("--only-show", help="run nothing: show and draw what is there"),
+            _flag("--fresh", help="make cells again that are older than the code"),
+            _option("--commit", metavar="NAME", help="of the code, where it is no checkout of git"),
+            _QUIET,
+        ),
+        "Finished cells are read back, and one that was stopped goes on. Several of these commands may share a folder: "
+        "each takes what no other is at. The exit code is 1 where cells are left.",
     ),
     "completion": Command(
         "completion:show_completion",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tempering.adapters.hosting import seconds_known
+from tempering.host.use import forecast_words
 from tempering.methods.budget import default_budget
 from tempering.methods.registry import title_of
 from tempering.methods.stage_plan import StagePlan
@@ -19,6 +21,7 @@ _WORDS = {
     "initial_pt": "parallel tempering at hot temperatures",
     "importance_weights": "draw and weigh colder levels",
     "refinement": "refine samples of levels",
+    "training": "train",
     "final_weights": "weigh draws of the finished sampler",
 }
 
@@ -38,7 +41,12 @@ def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[st
     total = sum(stage.evaluations for stage in stages)
     rows = [(_WORDS.get(stage.stage, stage_name(stage.stage)), stage) for stage in stages]
     width = max(len(words) for words, _ in rows)
-    lines += [f"time     {_time(config, target)}", "", f"{'stage':<{width}}  {'evaluations':>20}"]
+    lines += [
+        f"time     {_time(config, target)}",
+        *_workers(target, total),
+        "",
+        f"{'stage':<{width}}  {'evaluations':>20}",
+    ]
     for words, stage in rows:
         sense = "" if stage.sense == "exactly" else f"{stage.sense} "
         lines.append(f"{words:<{width}}  {sense + format(stage.evaluations, ','):>20}")
@@ -47,6 +55,15 @@ def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[st
     lines.append(f"{'all':<{width}}  {whole:>20}")
     lines += ["", "`--json` prints the plan and the whole configuration. Nothing was written."]
     return lines
+
+
+def _workers(target: Any, total: int) -> list[str]:
+    """How long workers will take for the points, where a store knows how long one takes."""
+    known = seconds_known(target)
+    if known is None:
+        return []
+    seconds, num_workers = known
+    return [f"workers  {forecast_words(total, num_workers, seconds)}"]
 
 
 def _time(config: Any, target: Any) -> str:

@@ -1,14 +1,24 @@
-"""Commands on what runs left behind: sample, diagnose, report, compare; and reference, which makes samples."""
+"""Commands on what runs left behind: sample, points, diagnose, report, compare; and reference, which makes samples."""
 
 import sys
 from pathlib import Path
 
 from tempering.settings import require_count
 
-__all__ = ["compare", "diagnose", "reference", "report", "sample"]
+__all__ = ["compare", "diagnose", "points", "reference", "report", "sample"]
 
 
-def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_random: bool, even: bool) -> None:
+def sample(
+    folder: Path,
+    num: int,
+    out: Path,
+    seed: int,
+    solver: str | None,
+    steps: int | None,
+    weighted: bool,
+    quasi_random: bool,
+    even: bool,
+) -> None:
     """Draw from a trained sampler into a file: .npz, .csv, .parquet, .nc (NetCDF) or .txt (GetDist)."""
     from tempering import compilation
     from tempering.lab.run import load_run
@@ -18,8 +28,22 @@ def sample(folder: Path, num: int, out: Path, seed: int, weighted: bool, quasi_r
     check_place(out)
     compilation.keep_programs()
     sampler = load_run(folder, evaluates=weighted or quasi_random or even)
-    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even)
+    how = {"solver": solver, "num_steps": steps}
+    sampler.save_draws(out, num, seed=seed, weighted=weighted, is_quasi_random=quasi_random, is_even=even, **how)
     print(f"wrote {num:,} draws of {sampler.dim} dimensions to {out}")
+
+
+def points(folder: Path, out: Path | None) -> None:
+    """Print what a store of points holds; with --out, write every point to a file."""
+    from tempering.runs.point_tables import point_lines, write_points
+    from tempering.runs.points import read_points
+
+    stored = read_points(folder)
+    if out is None:
+        print("\n".join(point_lines(stored)))
+        return
+    write_points(stored, out)
+    print(f"wrote {len(stored.records):,} points of {stored.dim} dimensions to {out}")
 
 
 def diagnose(folder: Path) -> None:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tempering.cli.options import whole
 from tempering.errors import RunFolderError, SettingsError
 from tempering.lab.catalogue import read, unknown_preset
 from tempering.lab.model_files import is_model
@@ -11,6 +12,7 @@ from tempering.settings import require_count, require_positive
 
 __all__ = ["evaluate", "resume", "run"]
 
+_ALL = "all"
 _OF_OWN_MODELS = ("method", "dim", "data", "temperature")
 
 
@@ -20,6 +22,7 @@ def run(
     seed: int | None,
     budget: int | None,
     time_limit: float | None,
+    devices: str | None,
     set: list[str],
     dry_run: bool,
     json: bool,
@@ -29,6 +32,7 @@ def run(
     """Fit a preset or a model of one's own, judge it and write its report."""
     if time_limit is not None:
         require_positive("--time-limit", time_limit)
+    wanted = _devices(devices)
     if json and not dry_run:
         raise SettingsError("--json is for --dry-run; the result of a run is in its folder, in result.json")
     given = [f"{name}={value}" for name, value in (("seed", seed), ("budget", budget)) if value is not None]
@@ -49,14 +53,15 @@ def run(
 
     try:
         with choose_display(quiet=quiet, name=config.name) as on_event:
-            result = carry_out(config, out, on_event, target=target, time_limit=time_limit)
+            limits = {"time_limit": time_limit, "devices": _all_or(wanted)}
+            result = carry_out(config, out, on_event, target=target, **limits)
     except KeyboardInterrupt:
         _say_how_to_resume(out)
         raise
     _finish(out, result)
 
 
-def resume(folder: Path, budget: int | None, time_limit: float | None, quiet: bool) -> None:
+def resume(folder: Path, budget: int | None, time_limit: float | None, devices: str | None, quiet: bool) -> None:
     """Go on with a run that was stopped; with --budget, also spend so many evaluations more on a finished one."""
     from tempering.lab.run import improve_folder
     from tempering.lab.run import resume as go_on
@@ -67,10 +72,11 @@ def resume(folder: Path, budget: int | None, time_limit: float | None, quiet: bo
         require_count("--budget", budget)
     if time_limit is not None:
         require_positive("--time-limit", time_limit)
+    wanted = _all_or(_devices(devices))
     try:
         with choose_display(quiet=quiet) as on_event:
-            result = go_on(folder, on_event, time_limit=time_limit)
-            result = result if budget is None else improve_folder(folder, budget, on_event)
+            result = go_on(folder, on_event, time_limit=time_limit, devices=wanted)
+            result = result if budget is None else improve_folder(folder, budget, on_event, devices=wanted)
     except KeyboardInterrupt:
         _say_how_to_resume(folder)
         raise
@@ -92,6 +98,30 @@ def evaluate(folder: Path, num_samples: int | None, num_transport: int | None, q
     with choose_display(quiet=quiet) as on_event:
         result = evaluate_folder(folder, dataclasses.replace(config, metrics=metrics), on_event)
     _finish(folder, result)
+
+
+def _devices(text: str | None) -> int | str | None:
+    """A number of devices, or the word all. A typo is found before JAX is loaded."""
+    if text is None or text == _ALL:
+        return text
+    try:
+        number = whole(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise SettingsError(f"--devices = {text!r} is not allowed: it must be a number from 1 on, or the word {_ALL}")
+    return number
+
+
+def _all_or(wanted: int | str | None) -> Any:
+    """What `tp.fit` takes as `devices`; a number that is too large is refused here, before a folder is made."""
+    if wanted is None:
+        return None
+    import jax
+
+    from tempering.devices import chosen
+
+    return chosen(jax.device_count() if wanted == _ALL else wanted)
 
 
 def _preset(name: str, changes: list[str], own: dict[str, Any]) -> tuple[Any, None]:

@@ -119,6 +119,8 @@ def view(state: State) -> RenderableType:
         )
     if state.status == "running" and not event:
         parts.append(Text("starting or compiling: nothing is reported yet", style="dim"))
+    if state.status == "running" and event.get("note"):
+        parts.append(Text(str(event["note"]), style="dim"))
     if state.levels:
         parts.append(_levels(state))
     if state.verdict:

@@ -1,9 +1,10 @@
-"""Variance-exploding EDM denoisers: noise, preconditioning, networks, objective, fit, solvers, likelihood."""
+"""Denoisers, variance exploding or preserving: noise, preconditioning, networks, objective, fit, solvers, densities."""
 
 from tempering.diffusion.fit import Dataset, FitInfo, LevelData, fit_networks
 from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.precondition import Denoiser
+from tempering.diffusion.process import VariancePreserving
 from tempering.diffusion.solve import draw, log_likelihood, method_of
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "LevelData",
     "NoiseLevels",
     "Prior",
+    "VariancePreserving",
     "draw",
     "fit_networks",
     "log_likelihood",

@@ -10,11 +10,13 @@ from tempering.compilation import quick
 from tempering.diffusion.fit import Dataset, LevelData
 from tempering.diffusion.noise import NoiseLevels, Prior
 from tempering.diffusion.precondition import Denoiser, temperature_input
+from tempering.diffusion.process import VariancePreserving
 from tempering.settings import Noise
 from tempering.types import Array, Float
 
 __all__ = [
     "blank_dataset",
+    "blank_levels",
     "dataset_of",
     "denoiser_of",
     "inner_scale",
@@ -46,7 +48,16 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     if noise.sigma_max is not None:
         return jnp.asarray(noise.sigma_max, jnp.float32)
     _, std = spread(hottest)
-    return _SPREAD_MULTIPLE * jnp.max(std)
+    # Variance preserving, the spread is the unit, and the clock says how far the noise goes.
+    is_preserving = noise.process == "vp"
+    multiple = VariancePreserving.reach(noise.beta_min, noise.beta_max) if is_preserving else _SPREAD_MULTIPLE
+    return multiple * jnp.max(std)
+
+
+def _process(noise: Noise, sigma_max: Float[Array, ""]) -> VariancePreserving | None:
+    if noise.process == "ve":
+        return None
+    return VariancePreserving.ending_at(sigma_max, noise.beta_min, noise.beta_max)
 
 
 @quick
@@ -149,7 +160,7 @@ def noise_levels(
         smallest = jnp.min(_inner_scale(buffer, beta, has_gradients)) / jnp.sqrt(jnp.asarray(colder_by, jnp.float32))
         sigma_min = _INNER_SHARE * smallest / (_TRAINING_MARGIN if is_training else 1.0)
         sigma_min = jnp.minimum(sigma_min, 0.1 * sigma_max)  # a flat density has no inner scale
-    return NoiseLevels(sigma_min, sigma_max)
+    return NoiseLevels(sigma_min, sigma_max, _process(noise, sigma_max))
 
 
 @quick
@@ -167,7 +178,10 @@ def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior
     """Where sampling starts at sigma_max: the noised buffer's mean and covariance, or plain noise about the origin."""
     location, std = spread(buffer)
     if noise.prior == "noise":
-        return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, sigma_max))
+        process = _process(noise, sigma_max)
+        # N(0, u^2) of the variance-preserving process, in the coordinates of the other.
+        end = sigma_max if process is None else jnp.sqrt(sigma_max**2 + process.unit**2)
+        return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, end))
     if noise.prior == "isotropic":
         variance = jnp.mean(std**2 + location**2) + sigma_max**2
         return Prior.diagonal(jnp.zeros_like(location), jnp.full_like(std, jnp.sqrt(variance)))
@@ -258,12 +272,17 @@ def dataset_of(
     return Dataset(stacked, jax.device_put(padded_share), jax.device_put(padded_judged))
 
 
-def blank_dataset(dim: int, size: int) -> Dataset:
+def blank_dataset(dim: int, size: int, noise: Noise | None = None) -> Dataset:
     """One place of `size` samples, all at the origin: the shapes of a dataset, before there are samples."""
     one, points = jnp.ones((1,)), jnp.zeros((1, size, dim))
     scale, weight = jnp.ones((1, dim)), jnp.ones((1, size))
-    levels = LevelData(points, points, weight, NoiseLevels(one, one), scale, scale, scale, one)
+    levels = LevelData(points, points, weight, blank_levels(noise or Noise(), one), scale, scale, scale, one)
     return Dataset(levels, one, one)
+
+
+def blank_levels(noise: Noise, number: Float[Array, "*model"]) -> NoiseLevels:
+    """Noise levels of the settings' process before there are any."""
+    return NoiseLevels(number, 2.0 * number, _process(noise, number))
 
 
 @quick

@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.diffusion.divergence import flow_step, probed_log_det
+from tempering.diffusion.process import VariancePreserving
 from tempering.numerics import compensated_add
 from tempering.types import Array, Denoise, Float, Key
 
@@ -97,6 +98,7 @@ def churned(
     *,
     divergence: str,
     num_probes: int,
+    process: VariancePreserving | None = None,
 ) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
     """Carry one point down the nodes with a kick before every Heun step. Without kicks this is Heun's solver.
 
@@ -104,6 +106,7 @@ def churned(
 
     Args:
         divergence, num_probes: as for `step_with_log_det`. The points do not depend on them.
+        process: whose steps those of Heun are; a kick is the same in all.
 
     Returns:
         The point at the last node and the path's change of log q (0 for divergence none).
@@ -118,7 +121,7 @@ def churned(
         kicked = x + size * noise
 
         def heun(point: Array) -> tuple[Array, Array]:
-            return flow_step(denoise, point, raised, sigma_next, is_second_order=True)
+            return flow_step(denoise, point, raised, sigma_next, is_second_order=True, process=process)
 
         if divergence == "none":
             return (heun(kicked)[0], total, compensation, scale), None

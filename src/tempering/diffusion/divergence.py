@@ -8,6 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from tempering.diffusion.process import VariancePreserving
 from tempering.types import Array, Denoise, Float, Key
 
 __all__ = ["flow_step", "probed_log_det", "step_with_log_det"]
@@ -20,12 +21,17 @@ def flow_step(
     sigma_next: Float[Array, ""],
     *,
     is_second_order: bool,
+    process: VariancePreserving | None = None,
 ) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     """Carry one point along dx / d sigma = (x - D(x; sigma)) / sigma, up or down, by Euler's or Heun's method.
+
+    With a `process` the step is straight in that one's variables and time; the flow is the same.
 
     Returns:
         The point at `sigma_next`, and D(x; sigma), which the step has computed anyway.
     """
+    if process is not None:
+        return process.step(denoise, x, sigma, sigma_next, is_second_order=is_second_order)
     denoised = denoise(x, sigma)
     here = (x - denoised) / sigma
     moved = x + (sigma_next - sigma) * here
@@ -55,7 +61,9 @@ def step_with_log_det(
         divergence: exact takes the determinant, from dim forward-mode products. hutchinson writes J = c (I + C) and
             averages v^T (C - C^2 / 2 + C^3 / 3 - C^4 / 4) v over `num_probes` Rademacher vectors, from two products
             with J each; C^3 and C^4 take J for symmetric, as a score's Jacobian is. Any c is right but for the terms
-            left out, which are of fifth order in how the eigenvalues spread about it. none returns 0.
+            left out, which are of fifth order in how the eigenvalues spread about it. integrated is what the paper
+            does: v^T C v alone, which for Euler's method is the integral of the divergence by Euler's method, with c
+            the `scale` given, and kept. none returns 0.
     """
     if divergence == "none":
         return step(x), jnp.zeros(()), scale
@@ -66,6 +74,9 @@ def step_with_log_det(
         return moved, jnp.linalg.slogdet(jacobian)[1], scale
 
     probes = jax.random.rademacher(key, (num_probes, dim), x.dtype)
+    if divergence == "integrated":
+        stretched = jax.vmap(lambda probe: jnp.vdot(probe, push(probe)))(probes) / scale
+        return moved, dim * jnp.log(scale) + jnp.mean(stretched) - dim, scale
     return moved, *probed_log_det(push, probes, scale)
 
 

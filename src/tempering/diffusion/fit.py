@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tempering.compilation import on_device, quick
+from tempering.compilation import quick
+from tempering.devices import by_row, mean_and_grad, on_devices, resident
 from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
 from tempering.diffusion.precondition import Denoiser
@@ -174,16 +175,16 @@ def _batch(key: Key, picks: _Picks, size: int) -> _Batch:
 
 def _mean_loss(network: Any, data: Dataset, batch: _Batch) -> Array:
     loss = lambda key, place, index: data.levels.loss(network, key, place, index)  # noqa: E731
-    return jnp.mean(jax.vmap(loss)(batch.keys, batch.place, batch.index))
+    return jnp.mean(by_row(loss)(batch.keys, batch.place, batch.index))
 
 
 def _train_step(fit: _Fit, batch: _Batch, frozen: Any, data: Dataset, rule: _Rule) -> tuple[_Fit, Array]:
     """One step of Adam and of the average. A non-finite gradient is counted and skipped, not followed."""
 
-    def loss_of(params):
-        return _mean_loss(eqx.combine(params, frozen), data, batch)
+    def loss_of(params: Any, key: Key, place: Array, index: Array) -> Array:
+        return data.levels.loss(eqx.combine(params, frozen), key, place, index)
 
-    loss, gradient = jax.value_and_grad(loss_of)(fit.params)
+    loss, gradient = mean_and_grad(loss_of, fit.params, batch.keys, batch.place, batch.index)
     norm = optax.tree.norm(gradient)  # once, for the check and for clipping: it reads every gradient
     is_finite = jnp.isfinite(norm)
     shrink = jnp.minimum(1.0, rule.clip_norm / norm)
@@ -226,7 +227,7 @@ def _check(key: Key, fit: _Fit, frozen: Any, data: Dataset, picks: _Picks, rule:
     return fit, loss
 
 
-@eqx.filter_jit
+@on_devices
 def _train_block(keys: Keys, fit: _Fit, frozen: Any, data: Dataset, parts: tuple[_Picks, _Picks], rule: _Rule):
     """`check_every` steps and one check of every model."""
 
@@ -301,7 +302,7 @@ def _prepared(
         training.batch_size,
         training.check_every,
     )
-    return *on_device((_begin(params, keys.shape[0]), frozen, data, parts)), rule
+    return *resident((_begin(params, keys.shape[0]), frozen, data, parts)), rule
 
 
 def compile_training(keys: Keys, networks: Any, data: Dataset, training: Training) -> None:

@@ -7,7 +7,7 @@ import jax
 
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.quasi import quasi_normal
-from tempering.diffusion.solve import compile_densities, compile_draws, draw, log_likelihood, method_of
+from tempering.diffusion.solve import Method, compile_densities, compile_draws, draw, log_likelihood, method_of
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Int, Key
 
@@ -20,6 +20,10 @@ class DiffusionModel(eqx.Module):
     denoise: Denoise
     prior: Prior
     levels: NoiseLevels
+
+    def _method(self, sampling: Sampling, with_density: bool) -> Method:
+        dim, process = self.prior.location.shape[0], self.levels.process
+        return method_of(sampling, with_density=with_density, dim=dim, process=process)
 
     def draw(
         self,
@@ -44,7 +48,7 @@ class DiffusionModel(eqx.Module):
             self.denoise,
             self.prior,
             sigma_grid(self.levels, sampling.num_steps),
-            method_of(sampling, with_density=with_density, dim=dim),
+            self._method(sampling, with_density),
             chunk_size=sampling.chunk_size,
             normals=quasi_normal(jax.random.fold_in(key, num), num, dim) if is_quasi_random else None,
             rows=rows,
@@ -53,13 +57,12 @@ class DiffusionModel(eqx.Module):
 
     def compile(self, num: int, sampling: Sampling, *, with_density: bool) -> None:
         """Compile what `draw` runs for up to `num` samples, at most a chunk."""
-        dim = self.prior.location.shape[0]
-        method = method_of(sampling, with_density=with_density, dim=dim)
+        method = self._method(sampling, with_density)
         compile_draws(num, self.denoise, self.prior, sigma_grid(self.levels, sampling.num_steps), method)
 
     def compile_log_prob(self, num: int, sampling: Sampling) -> None:
         """Compile what `log_prob` runs for up to `num` points, at most a chunk."""
-        method = method_of(sampling, with_density=True, dim=self.prior.location.shape[0])
+        method = self._method(sampling, True)
         compile_densities(num, self.denoise, self.prior, sigma_grid(self.levels, sampling.num_steps), method)
 
     def log_prob(
@@ -76,7 +79,7 @@ class DiffusionModel(eqx.Module):
             self.denoise,
             self.prior,
             sigma_grid(self.levels, sampling.num_steps),
-            method_of(sampling, with_density=True, dim=x.shape[1]),
+            self._method(sampling, True),
             chunk_size=sampling.chunk_size,
             on_chunk=on_chunk,
         )

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from tempering.compilation import quick, rounded_up
+from tempering.devices import by_row, on_devices
 from tempering.diffusion.churn import Kicks, churned
 from tempering.diffusion.divergence import flow_step, step_with_log_det
 from tempering.diffusion.noise import Prior
+from tempering.diffusion.process import VariancePreserving
 from tempering.numerics import compensated_add
 from tempering.settings import Sampling
 from tempering.types import Array, Denoise, Float, Int, Key, Keys
@@ -41,22 +43,24 @@ _LARGEST_EXACT = 16
 class Method(eqx.Module):
     """How to integrate; static, so it is part of the compilation's key. `divergence` may also be none.
 
-    `kicks` are those of the solver churn.
+    `kicks` are those of the solver churn. `process` is the variance-preserving one, if steps are of it: its unit is an
+    array.
     """
 
     solver: str = eqx.field(static=True)
     divergence: str = eqx.field(static=True)
     num_probes: int = eqx.field(static=True)
     kicks: Kicks | None = None
+    process: VariancePreserving | None = None
 
 
-def method_of(sampling: Sampling, *, with_density: bool, dim: int) -> Method:
+def method_of(sampling: Sampling, *, with_density: bool, dim: int, process: VariancePreserving | None = None) -> Method:
     """The settings' method, with or without the divergence."""
     divergence = sampling.divergence if with_density else "none"
     if divergence == "automatic":
         divergence = "exact" if dim <= _LARGEST_EXACT else "hutchinson"
     kicks = Kicks(sampling.churn, sampling.churn_max) if sampling.solver == "churn" else None
-    return Method(sampling.solver, divergence, sampling.num_probes, kicks)
+    return Method(sampling.solver, divergence, sampling.num_probes, kicks, process)
 
 
 def is_exact(sampling: Sampling, dim: int) -> bool:
@@ -80,8 +84,11 @@ def flow(
         index, sigma, sigma_next = nodes
 
         def solver_step(x: Array) -> Array:
-            return flow_step(denoise, x, sigma, sigma_next, is_second_order=method.solver != "euler")[0]
+            is_second_order = method.solver != "euler"
+            return flow_step(denoise, x, sigma, sigma_next, is_second_order=is_second_order, process=method.process)[0]
 
+        if method.divergence == "integrated" and method.process is not None:
+            scale = method.process.stretch(sigma, sigma_next)
         probe_key = jax.random.fold_in(key, index)
         moved, log_det, scale = step_with_log_det(
             solver_step, x, probe_key, scale, divergence=method.divergence, num_probes=method.num_probes
@@ -95,7 +102,10 @@ def flow(
 
 
 def _ancestral(denoise: Denoise, x: Array, sigmas: Array, key: Key) -> Array:
-    """The reverse SDE by steps that are exact where the denoiser is constant: the Gaussian posterior of each node."""
+    """The reverse SDE by steps that are exact where the denoiser is constant: the Gaussian posterior of each node.
+
+    In y = s x these are DDPM's ancestral steps (Ho et al. 2020): the two processes differ by their nodes alone.
+    """
 
     def one_step(x, nodes):
         index, sigma, sigma_next = nodes
@@ -119,7 +129,14 @@ def _draw_one(
     log_prior = prior.log_prob(x)
     if method.kicks is not None:
         x, change = churned(
-            denoise, x, sigmas, key_path, method.kicks, divergence=method.divergence, num_probes=method.num_probes
+            denoise,
+            x,
+            sigmas,
+            key_path,
+            method.kicks,
+            divergence=method.divergence,
+            num_probes=method.num_probes,
+            process=method.process,
         )
     else:
         x, change = flow(denoise, x, sigmas, key_path, method)
@@ -127,11 +144,11 @@ def _draw_one(
     return x, jnp.full((), jnp.nan) if method.divergence == "none" else log_prior + change
 
 
-@eqx.filter_jit
+@on_devices
 def _draw_chunk(
     start: tuple[Keys, Array | None], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
 ) -> tuple[Array, Array]:
-    return jax.vmap(lambda key, normal: _draw_one(key, normal, denoise, prior, sigmas, method))(*start)
+    return by_row(lambda key, normal: _draw_one(key, normal, denoise, prior, sigmas, method))(*start)
 
 
 def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None]):
@@ -200,7 +217,7 @@ def compile_densities(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Ar
     _likelihood_chunk.lower((keys, points), denoise, prior, sigmas, method).compile()
 
 
-@eqx.filter_jit
+@on_devices
 def _likelihood_chunk(
     keyed: tuple[Keys, Array], denoise: Denoise, prior: Prior, sigmas: Array, method: Method
 ) -> Array:
@@ -209,7 +226,7 @@ def _likelihood_chunk(
         noisy, change = flow(denoise, x, sigmas[::-1], key, method)
         return prior.log_prob(noisy) - change
 
-    return jax.vmap(one)(*keyed)
+    return by_row(one)(*keyed)
 
 
 def log_likelihood(

@@ -33,9 +33,10 @@ def _without(settings: PTSDSettings) -> dict[str, tuple[str, PTSDSettings]]:
         "no-weights": ("no importance weights", change(resampling={"levels": "none"})),
         "no-gradients": ("plain denoising score matching", change(training={"use_gradients": False})),
         "no-branch": ("no branch for single coordinates", change(network={"coordinate_width": 0})),
-        "no-sharing": ("one network a level, nothing anticipated", pairs),
+        "no-sharing": ("one network per level, nothing anticipated", pairs),
         "resampled": ("resampled buffers instead of weighted ones", change(resampling={"is_resampled": True})),
         "random": ("independent instead of Sobol points", change(sampling={"is_quasi_random": False})),
+        "vp": ("the variance-preserving process", change(noise={"process": "vp"})),
         "geometric": ("an evenly spaced ladder", change(ladder={"spacing": "geometric"})),
     }
 

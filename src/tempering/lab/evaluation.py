@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.kernels import MALA
+from tempering.lab.many_draws import many_dihedrals
 from tempering.lab.metrics import Metric, evaluate_samples, molecule_metrics
 from tempering.lab.metrics.suite import log_densities
 from tempering.molecules import MoleculeTarget
@@ -20,7 +21,6 @@ from tempering.targets import ExactTarget, Inner
 from tempering.targets.base import Target
 from tempering.types import Array, Event, Float, Key, OnEvent, ignore_event
 from tempering.weights.ess import ess_fraction
-from tempering.weights.weigh import weigh
 
 __all__ = ["judge", "langevin"]
 
@@ -53,7 +53,7 @@ def judge(
         on_event(Event(f"metrics: {name}", len(sampler.levels) - 1, len(sampler.levels), done, total, spent, spent))
 
     tell("draws", 0, 1)
-    draws, _ = sampler.model.draw(key_draw, config.num_samples, sampler.sampling.raw, with_density=False)
+    draws = sampler.inner_draws(key_draw, config.num_samples, "metrics")
     arrays: dict[str, np.ndarray] = {"draws": sampler.outer(draws)}
     metrics: dict[str, Metric] = {}
     outer = target.target if isinstance(target, Inner) else target
@@ -63,12 +63,15 @@ def judge(
         metrics |= _likelihood(sampler, key_likelihood, jnp.asarray(sets[0][: config.num_likelihood]))
     elif trusted is not None:
         sets = [part for part in np.split(trusted[: 2 * config.num_samples], [config.num_samples]) if len(part) > 3]
+        tell("likelihood", 0, 1)
+        metrics |= _trusted_likelihood(sampler, sets[0][: config.num_likelihood])
+        if config.num_ramachandran and isinstance(outer, MoleculeTarget):
+            metrics |= many_dihedrals(sampler, outer, jax.random.fold_in(key, 6), config, trusted, tell)
     with ThreadPoolExecutor(1) as beside:
         # Transport keeps the host busy, draws with their densities the device.
         drawn = None
-        if config.num_weighted:
-            settings = key_weights, config.num_weighted, sampler.sampling
-            drawn = beside.submit(sampler.model.draw, *settings, with_density=True)
+        if config.num_weighted and sampler.has_weights:
+            drawn = beside.submit(sampler.proposed, key_weights, config.num_weighted)
         if sets:
             arrays["reference"] = sets[0]
             metrics |= _compared(sampler, outer, arrays["draws"], sets, config, tell)
@@ -89,12 +92,11 @@ def judge(
             arrays[f"{name}_log_density"] = _log_densities(outer, arrays[name])
     if drawn is not None:
         tell("weights", 0, 1)
-        x, log_q = drawn.result()
-        weighted = weigh(target, x, log_q, jnp.ones(()), ledger=sampler.ledger, stage="metrics")
+        weighted = sampler.weigh_proposed(drawn.result(), "metrics")
         arrays["log_weights"] = np.asarray(weighted.log_weights)
         metrics |= _weight_metrics(target, weighted.ess_fraction, weighted.log_z, config.num_weighted)
         if sets and isinstance(outer, MoleculeTarget):
-            metrics |= _reweighted(outer, sampler.outer(x), arrays["log_weights"], sets)
+            metrics |= _reweighted(outer, sampler.outer(weighted.states.position), arrays["log_weights"], sets)
     if sampler.dim == 2 and sampler.geometry is None and evaluates:
         arrays |= _grid(sampler, target, arrays)
     return {name: metric.as_dict() for name, metric in metrics.items()}, arrays
@@ -181,25 +183,52 @@ def _likelihood(sampler: Sampler, key: Key, reference) -> dict[str, Metric]:
     num = reference.shape[0]
     if num == 0:
         return {}
-    log_q = np.asarray(sampler.model.log_prob(key, reference, sampler.sampling), np.float64)
+    values = sampler.inner_log_prob(key, reference)
+    if values is None:
+        return {}
+    log_q = np.asarray(values, np.float64)
     sampler.ledger.spend("metrics", num, with_gradient=False)
     exact = _log_densities(sampler.target, np.asarray(reference)).astype(np.float64) - sampler.target.log_z()
+    floor = {"floor": float(np.mean(exact)), "num_floor": num, "floor_source": "the normalised target"}
+    return _likelihoods(log_q, "exact samples", "floor: the target's own", floor)
+
+
+def _trusted_likelihood(sampler: Sampler, reference: np.ndarray) -> dict[str, Metric]:
+    """The same of reference samples, where there are no exact ones: E_p[log q], of the density in user's coordinates.
+
+    It has no floor: that would be minus the entropy of the target, which nobody knows. A sampler with more is closer:
+    the difference of two is that of their KL(p || q).
+    """
+    if len(reference) == 0:
+        return {}
+    of_what = "by the volume of centred configurations" if sampler.geometry is not None else "in its own coordinates"
+    log_q = np.asarray(sampler.log_prob(reference), np.float64)
+    return _likelihoods(log_q, "reference samples", f"{of_what}; no floor is known", {"floor": None})
+
+
+def _likelihoods(log_q: np.ndarray, whose: str, remark: str, floor: dict[str, Any]) -> dict[str, Metric]:
+    """The mean and the median: one sample that the model all but excludes decides the mean alone."""
+    num, num_bad = len(log_q), int(np.sum(~np.isfinite(log_q)))
     error = float(np.std(log_q) / np.sqrt(num))
-    num_bad = int(np.sum(~np.isfinite(log_q)))
-    return {
-        "log_likelihood": Metric(
-            "log_likelihood",
-            float(np.mean(log_q)),
-            floor=float(np.mean(exact)),
-            unit="nats",
-            description=f"mean log likelihood of exact samples (standard error {error:.3f}); floor: the target's own",
-            smaller_is_better=False,
-            num_samples=num,
-            num_floor=num,
-            floor_source="the normalised target",
-            failure=f"{num_bad} of {num} log likelihoods are not finite" if num_bad else None,
-        )
-    }
+    how = {"unit": "nats", "smaller_is_better": False, "num_samples": num}
+    failure = f"{num_bad} of {num} log likelihoods are not finite" if num_bad else None
+    mean = Metric(
+        "log_likelihood",
+        float(np.mean(log_q)),
+        description=f"mean log likelihood of {whose} (standard error {error:.3f}); {remark}",
+        failure=failure,
+        **how,
+        **floor,
+    )
+    median = Metric(
+        "log_likelihood_median",
+        float(np.median(log_q)),
+        description=f"median log likelihood of {whose}: what the mean is without the few that decide it",
+        failure=failure,
+        floor=None,
+        **how,
+    )
+    return {"log_likelihood": mean, "log_likelihood_median": median}
 
 
 def _weight_metrics(target: Target, ess: float, log_z: tuple[float, float], num: int) -> dict[str, Metric]:

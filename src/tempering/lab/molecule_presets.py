@@ -85,13 +85,17 @@ _DEFAULTS = resolved(PTSDSettings(), _GEOMETRY.dim, **_GEOMETRY._asdict(), atoms
 _EXPLORATION = Exploration(kernel="hmc", num_leapfrog=16, swap_interval=2)
 _NETWORK = dataclasses.replace(_DEFAULTS.network, is_shared=False)
 _TRAINING = dataclasses.replace(_DEFAULTS.training, num_steps=24_000, batch_size=512)
-# Probes of the determinants would alone spread log weights; exact ones take 16 MB a draw.
+# Probes of the determinants would alone spread log weights; exact ones take 16 MB a draw. Draws that nobody weighs are
+# churned, as those of all particles: the flow leaves two atoms in one place now and then, and energies of 1e12.
 _SAMPLING = Sampling(
     num_steps=32,
     divergence="exact",
     num_probes=1,
     chunk_size=_DEFAULTS.sampling.chunk_size,
     is_quasi_random=False,
+    churn=_DEFAULTS.sampling.churn,
+    raw_solver=_DEFAULTS.sampling.raw_solver,
+    raw_num_steps=_DEFAULTS.sampling.raw_num_steps,
 )
 _LADDER = Ladder(hottest=5.0, num_levels=8, spacing="geometric")
 

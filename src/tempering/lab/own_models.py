@@ -6,11 +6,13 @@ on with for another one.
 
 import inspect
 import json
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
 from tempering.types import TargetLike
 
-__all__ = ["evaluating", "own_config", "target_of"]
+__all__ = ["evaluating", "own_config", "placed", "target_of"]
 
 _OPTIONS = ("dim", "like", "support")
 _PRIORS = ("prior", "prior_transform")
@@ -68,11 +70,12 @@ def own_config(
     method = "ptsd" if method is None else method
     require_choice("--method", method, tuple(METHODS))
     source = located(given)
-    arguments: dict[str, int | str] = {"model": source.given, "path": str(source.path)}
+    arguments: dict[str, int | float | str] = {"model": source.given, "path": str(source.path)}
     arguments |= {key: value for key, value in (("name", source.name), ("module", source.module)) if value}
     arguments["checksum"] = checksum(source.files)
     if data is not None:
-        arguments |= {"data": str(Path(data).resolve()), "data_checksum": checksum((Path(data).resolve(),))}
+        place = Path(data).resolve()
+        arguments |= {"data": str(data), "data_path": str(place), "data_checksum": checksum((place,))}
     if dim is not None:
         arguments["dim"] = dim
     if temperature is not None:
@@ -92,8 +95,27 @@ def own_config(
     return with_changes(config, changes), target
 
 
-def target_of(config: RunConfig) -> Target:
+def placed(config: RunConfig, folder: Path) -> RunConfig:
+    """The configuration as a run folder keeps it: where an own model is, seen from that folder.
+
+    So a project that is moved or copied as a whole finds its model, and no path of a machine is stored beside what the
+    user typed.
+    """
+    if config.target.name != OWN_MODEL:
+        return config
+    seen = {}
+    for name in ("path", "data_path"):
+        if name in config.target.arguments:
+            with suppress(ValueError):  # another drive
+                seen[name] = Path(os.path.relpath(str(config.target.arguments[name]), folder.resolve())).as_posix()
+    return replace(config, target=TargetConfig(OWN_MODEL, {**config.target.arguments, **seen}))
+
+
+def target_of(config: RunConfig, folder: Path | None = None) -> Target:
     """The target of any run's configuration; an own model is read again and compared with what was fitted.
+
+    Args:
+        folder: of the run, which the places of an own model are seen from.
 
     Raises:
         RunFolderError: if the model is missing, changed, or not stored at all.
@@ -101,23 +123,17 @@ def target_of(config: RunConfig) -> Target:
     if config.target.name != OWN_MODEL:
         return registered(config)
     arguments = config.target.arguments
-    path = Path(str(arguments.get("path")))
-    source = Source(str(arguments.get("model")), path, str(arguments.get("name", "")), str(arguments.get("module", "")))
-    kept = [(source.files, arguments.get("checksum"))]
+    source = _source_of(config, folder)
+    if checksum(source.files) != arguments.get("checksum"):
+        raise _changed(" and ".join(map(str, source.files)), source)
     if "data" in arguments:
-        kept.append(((Path(str(arguments["data"])),), arguments.get("data_checksum")))
-    for files, stored in kept:
-        names = " and ".join(map(str, files))
-        if not all(file.is_file() for file in files):
-            raise RunFolderError(
-                f"this run is of the model in {names}, which is not there any more; put it back, or start a new run "
-                "with `tempering run`"
-            )
-        if checksum(files) != stored:
-            raise RunFolderError(
-                f"{names} was changed since this run began; restore what it was, or run the new model in a new folder "
-                f"with `tempering run {source.given} --out ...`"
-            )
+        typed = str(arguments["data"])
+        data = _first_there(str(arguments.get("data_path", typed)), typed, folder)
+        if not data.is_file():
+            raise _gone(str(data))
+        if checksum((data,)) != arguments.get("data_checksum"):
+            raise _changed(str(data), source)
+        arguments = {**arguments, "data_path": str(data)}
     target = _target(source, arguments)
     if fingerprint(target) != arguments.get("density"):
         raise RunFolderError(
@@ -127,14 +143,50 @@ def target_of(config: RunConfig) -> Target:
     return target
 
 
+def _source_of(config: RunConfig, folder: Path | None) -> Source:
+    """Where the model of a run is now."""
+    arguments = config.target.arguments
+    given, name, module = (str(arguments.get(key, "")) for key in ("model", "name", "module"))
+    typed = given.removesuffix(f":{name}") if name else given
+    path = _first_there(str(arguments.get("path")), typed, folder)
+    source = Source(given, path, name, module)
+    if not all(file.is_file() for file in source.files):
+        raise _gone(" and ".join(map(str, source.files)))
+    return source
+
+
+def _first_there(stored: str, typed: str, folder: Path | None) -> Path:
+    """The stored place, seen from the run's folder; where nothing is there, what was typed, seen from here."""
+    first = Path(os.path.normpath((folder or Path()).resolve() / stored))
+    second = Path(typed).resolve()
+    return second if second.exists() and not first.exists() else first
+
+
+def _gone(names: str) -> RunFolderError:
+    return RunFolderError(
+        f"this run is of the model in {names}, which is not there any more; put it back, or start a new run with "
+        "`tempering run`"
+    )
+
+
+def _changed(names: str, source: Source) -> RunFolderError:
+    return RunFolderError(
+        f"{names} was changed since this run began; restore what it was, or run the new model in a new folder with "
+        f"`tempering run {source.given} --out ...`"
+    )
+
+
 @contextmanager
-def evaluating(config: RunConfig, target: Target) -> Iterator[None]:
+def evaluating(config: RunConfig, target: Target, folder: Path | None = None) -> Iterator[None]:
     """Round everything that evaluates: what a black box raises comes out as it is, and in a line for an own model.
+
+    Args:
+        folder: of the run, as for `target_of`.
 
     Raises:
         DensityError: for an exception that passed the user's own file, with the line.
     """
-    path = str(config.target.arguments.get("path")) if config.target.name == OWN_MODEL else None
+    path = str(_source_of(config, folder).path) if config.target.name == OWN_MODEL else None
     try:
         with reporting(target):
             yield
@@ -150,7 +202,7 @@ def evaluating(config: RunConfig, target: Target) -> Iterator[None]:
         ) from error
 
 
-def _target(source: Source, arguments: Mapping[str, int | str]) -> Target:
+def _target(source: Source, arguments: Mapping[str, int | float | str]) -> Target:
     """The model as a target. Warnings on the way are one line each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -161,8 +213,8 @@ def _target(source: Source, arguments: Mapping[str, int | str]) -> Target:
     return target
 
 
-def _read(source: Source, arguments: Mapping[str, int | str]) -> Target:
-    dim, data = arguments.get("dim"), arguments.get("data")
+def _read(source: Source, arguments: Mapping[str, int | float | str]) -> Target:
+    dim, data = arguments.get("dim"), arguments.get("data_path", arguments.get("data"))
     assert dim is None or isinstance(dim, int)
     if source.path.suffix not in (".py", ".stan"):
         _refuse(source, "a folder of OpenMM", dim=dim, data=data)

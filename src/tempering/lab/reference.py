@@ -43,8 +43,9 @@ __all__ = [
 
 _FORMAT = "tempering reference 1"
 _ARRAYS, _RECORD = "reference.npz", "reference.json"
-_EITHER_HAND = "chirality"
-"""The argument of targets that references do not depend on: they are L-forms, whose log densities are those of both."""
+_WITHOUT_EFFECT = ("chirality", "smoothing")
+"""Arguments of targets that references do not depend on: they are L-forms, whose log densities are those of both; and
+no pair of a sample is where V is smoothed. `_read` compares log densities in any case."""
 
 _SAME_SYSTEM = {"aldp_internal": "aldp"}
 """Targets that are the same system in other coordinates, with the one whose references serve them."""
@@ -79,7 +80,7 @@ def reference_folder(name: str | TargetConfig) -> Path:
     """
     config = reference_target(name)
     user = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tempering"
-    arguments = (f"{key}-{value}" for key, value in sorted(config.arguments.items()) if key != _EITHER_HAND)
+    arguments = (f"{key}-{value}" for key, value in sorted(config.arguments.items()) if key not in _WITHOUT_EFFECT)
     return (user_folder() or user) / "reference" / "-".join((config.name, *arguments))
 
 

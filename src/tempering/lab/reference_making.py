@@ -214,7 +214,7 @@ def draws_and_thin(num: int, settings: ReferenceSettings) -> tuple[int, int]:
     num_draws = max(settings.least_draws, NUM_BLOCKS * -(-num // (NUM_BLOCKS * settings.num_chains)))
     thin = (settings.num_steps - settings.num_steps // 4) // num_draws
     least = -(-4 * num_draws // 3)
-    remedy = f"{num:,} samples of {settings.num_chains} chains are {num_draws} draws a chain; or take more chains"
+    remedy = f"{num:,} samples of {settings.num_chains} chains are {num_draws} draws per chain; or take more chains"
     require(thin >= 1, "steps", settings.num_steps, f"at least {least:,} here", remedy)
     return num_draws, thin
 

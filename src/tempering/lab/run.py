@@ -11,16 +11,21 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
+from tempering.adapters.hosting import hosted
 from tempering.api import load
+from tempering.devices import use
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
 from tempering.lab.extrapolation import WAYS
-from tempering.lab.own_models import evaluating, target_of
+from tempering.lab.own_models import evaluating, placed, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
 from tempering.methods.budget import check_budget, default_budget, forecast
+from tempering.methods.hours import within_hours
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
+from tempering.methods.start import own_start
+from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.clock import Clock
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL, MetricsConfig, RunConfig
 from tempering.runs.folder import RunFolder
@@ -33,6 +38,7 @@ from tempering.sampler import Sampler, has_sampler
 from tempering.sampler.diagnosis import Finding, Verdict
 from tempering.sampler.folder import replace_sampler
 from tempering.sampler.load import load_sampler
+from tempering.settings import BaselineSettings
 from tempering.targets import ExactTarget, Inner
 from tempering.targets.base import Target
 from tempering.types import OnEvent, ignore_event
@@ -50,47 +56,60 @@ def run(
     *,
     target: Target | None = None,
     time_limit: float | None = None,
+    devices: Any = None,
 ) -> dict[str, Any]:
     """Carry out `config` in a new folder; returns the content of result.json.
 
     Args:
         target: that of the configuration, where it was made before.
         time_limit: seconds after which the fit should end; judging comes on top.
+        devices: as `tp.fit` takes them.
     """
     target = target_of(config) if target is None else target
     forecast(config.settings, target.dim, config.budget)  # refuses a ladder that nothing can be planned for
     check_budget(config.settings, target, config.budget)
-    with RunFolder.create(folder, config) as opened:
+    with use(devices), RunFolder.create(folder, placed(config, as_path(folder))) as opened:
         with noted(opened.path, on_event) as observe:
             return _carry_out(opened, target, observe, time_limit)
 
 
-def resume(folder: str | Path, on_event: OnEvent = ignore_event, *, time_limit: float | None = None) -> dict[str, Any]:
+def resume(
+    folder: str | Path,
+    on_event: OnEvent = ignore_event,
+    *,
+    time_limit: float | None = None,
+    devices: Any = None,
+) -> dict[str, Any]:
     """Go on with a folder from its last finished part; a finished run is returned as it is."""
-    with RunFolder.open(folder) as opened:
+    with use(devices), RunFolder.open(folder) as opened:
         if (opened.path / "result.json").exists():
             return read_json(opened.path / "result.json")
-        target = target_of(opened.config)
+        target = target_of(opened.config, opened.path)
         opened.log({"event": "resume"})
         opened.mend()
         with noted(opened.path, on_event) as observe:
             return _carry_out(opened, target, observe, time_limit)
 
 
-def improve_folder(folder: str | Path, budget: int, on_event: OnEvent = ignore_event) -> dict[str, Any]:
+def improve_folder(
+    folder: str | Path, budget: int, on_event: OnEvent = ignore_event, *, devices: Any = None
+) -> dict[str, Any]:
     """Go on with a finished run by `budget` evaluations more (`Sampler.improve`) and judge it anew.
 
     The improved sampler takes the place of the old one, which is kept in `before-1`, `before-2`, ...
     """
-    with RunFolder.open(folder) as opened:
-        sampler = load_sampler(opened.path, target_of(opened.config))
+    with use(devices), RunFolder.open(folder) as opened:
+        sampler = load_sampler(opened.path, target_of(opened.config, opened.path))
         opened.log({"event": "resume"})
         with noted(opened.path, on_event) as observe:
             watch = Stopwatch(opened)
-            with evaluating(opened.config, sampler.target):
-                observed = watching(watch.observe, logged(), observe)
+            with (
+                evaluating(opened.config, sampler.target, opened.path),
+                hosted(sampler.target, opened.path, budget) as hosts,
+            ):
+                observed = watching(watch.observe, logged(), hosts.telling(observe))
                 improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
-            improved.seconds = watch.stop()
+            improved.seconds, improved.host = watch.stop(), hosts.use()
             replace_sampler(improved, opened.path)
             opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
             return _judge(opened, improved, opened.config.metrics, observe)
@@ -111,7 +130,7 @@ def load_run(folder: str | Path, *, evaluates: bool) -> Any:
     if not evaluates:
         with suppress(SettingsError):  # of coordinates that only the model has
             return load(path)
-    return load_sampler(path, target_of(config))
+    return load_sampler(path, target_of(config, path))
 
 
 @collected_seldom()
@@ -125,7 +144,7 @@ def evaluate_folder(
         config: whose `metrics` to judge by, and nothing else of it counts: a preset's will do; None takes the run's.
     """
     with RunFolder.open(folder) as opened:
-        sampler = load_sampler(opened.path, target_of(opened.config))
+        sampler = load_sampler(opened.path, target_of(opened.config, opened.path))
         with noted(opened.path, on_event) as observe:
             return _judge(opened, sampler, (config or opened.config).metrics, observe)
 
@@ -139,23 +158,33 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent, time_limit:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
         watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
         kind = Kind.of(config.method, target.dim, budget, config.settings)
-        observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
-        with evaluating(config, target):
+        with evaluating(config, target, folder.path), hosted(target, folder.path, budget) as hosts:
+            on_event = hosts.telling(on_event)
+            observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
+            ledger = Ledger(config.budget, clock=Clock(time_limit))
+            within_hours(hosts, target, config.settings, ledger, _start_of(config, target), folder.path)
             sampler = METHODS[config.method].fit(
                 target,
                 jax.random.key(config.seed),
                 config.settings,
-                ledger=Ledger(config.budget, clock=Clock(time_limit)),
+                ledger=ledger,
                 store=folder,
                 on_event=watching(watch.observe, observed),
                 **ways,
             )
-        sampler.seconds = watch.stop()
+        sampler.seconds, sampler.host = watch.stop(), hosts.use()
         if time_limit is None:
             remember(kind, sampler.seconds)
         sampler.save(folder.path)
         folder.log({"event": "fitted", "evaluations": sampler.evaluations, "ess_fraction": sampler.ess_fraction})
     return _judge(folder, sampler, config.metrics, on_event)
+
+
+def _start_of(config: RunConfig, target: Target) -> StartFn | None:
+    """Where chains of a configuration start; None for a method that has none."""
+    if isinstance(config.settings, BaselineSettings):
+        return None
+    return own_start(None, target, config.settings.initial.scale, prefers_own=True)
 
 
 def _judge(folder: RunFolder, sampler: Sampler, settings: MetricsConfig, on_event: OnEvent) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The first stage of a run: an atlas of modes, and whether the path may start from what it shows."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.adapt import Drawn, adapted
-from tempering.atlas.judge import Judgement, judge
+from tempering.atlas.judge import MOST_HIDDEN, Judgement, judge
 from tempering.atlas.mixture import StudentMixture
 from tempering.atlas.optima import Optima, Shape
+from tempering.atlas.patch import with_patches
 from tempering.atlas.survey import TIME_SHARE, Survey, survey
+from tempering.errors import DensityError
 from tempering.kernels import Kernel, kernel_of
 from tempering.methods.budget import default_budget
 from tempering.parallel_tempering.initial import StartFn
@@ -38,6 +39,8 @@ _LARGEST_DIM = 256
 SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 """Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
+_MOST_TRIES = 3
+"""Of a reference: each after the first has what the referee's chains found beyond the one before."""
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
@@ -180,12 +183,27 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     affordable, tell = room.affordable, room.tell
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
     on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
-    drawn = adapted(key_draw, target, optima, num, _MOST_ROUNDS, room.ledger, on_round)
-    if not np.any(np.isfinite(drawn.log_weights())):
-        return None
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
-    own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
-    return _Tried(drawn, judge(key_judge, target, *own))
+    drawn, tried, hidden = None, None, np.inf
+    for index in range(_MOST_TRIES):
+        keys = [jax.random.fold_in(key, index) if index else key for key in (key_draw, key_judge)]
+        drawn = adapted(keys[0], target, optima, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
+        if not np.any(np.isfinite(drawn.log_weights())):
+            return None
+        own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
+        try:
+            tried = _Tried(drawn, judge(keys[1], target, *own))
+        except DensityError:  # no chain can start: of a reference like this nothing is known
+            return None
+        before, hidden = hidden, tried.judgement.hidden_share
+        if hidden <= MOST_HIDDEN or hidden > 0.5 * before or index + 1 == _MOST_TRIES:
+            break
+        # What chains found, and no optimum shows, is made a part of the reference.
+        patched = with_patches(target, optima, *tried.judgement.beyond, drawn.log_z, room.ledger)
+        if len(patched) == len(optima):
+            break
+        optima = patched
+    return tried
 
 
 def _shaped(
@@ -241,7 +259,7 @@ def _about(points: np.ndarray):
 
 def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | None = None) -> Found:
     optima, dim = surveyed.optima, surveyed.optima.dim
-    measured = (np.nan,) * 4 if tried is None else dataclasses.astuple(tried.judgement)
+    measured = (np.nan,) * 4 if tried is None else tried.judgement.numbers
     searched = (surveyed.num_searches, surveyed.num_lost, surveyed.missing)
     numbers = [*searched, *measured, float(learned is not None)]
     points, matrices, values = jnp.zeros((0, dim)), jnp.zeros((0, dim, dim)), jnp.zeros((0,))

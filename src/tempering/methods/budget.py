@@ -9,13 +9,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tempering.baselines.plan import check as check_baseline
+from tempering.baselines.plan import planned as baseline_plan
 from tempering.errors import BudgetError
 from tempering.kernels import Kernel, kernel_of
 from tempering.parallel_tempering import initial, temperatures_of
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.refinement import planned_evaluations as refinement_evaluations
 from tempering.runs.ledger import Ledger
-from tempering.settings import DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
+from tempering.settings import BaselineSettings, DescentSettings, Initial, MethodSettings, Pilot, PTSDSettings
 from tempering.settings.checks import as_whole, require_count
 from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
@@ -45,6 +47,12 @@ _LAST_SHARE = 3.0 / 7.0
 _WEIGHING_SHARE, _MOST_WEIGHED, _LEAST_TO_WEIGH = 0.25, 20_000, 0.25
 _LEAST_SAMPLES, FEWEST_SAMPLES = 500, 50
 """Of a level: denoisers trained on fewer are of little use; and on fewer still, of none."""
+_FEW_POINTS = 2000
+_SURROGATES = (
+    "with some hundreds of points a method that fits a Gaussian process to the log density does better, in up to about "
+    "ten dimensions: PyVBMC or GPry"
+)
+"""Said where a budget is small enough for them: docs/clusters.md has the reason."""
 _MOST_LEVELS = 64
 """The most levels of an adaptive ladder without a budget that ends it sooner."""
 
@@ -233,8 +241,11 @@ def _refinements(settings: DescentSettings, kernel: Kernel) -> tuple[int, int]:
     return between, last
 
 
-def forecast(settings: MethodSettings, dim: int, budget: int | None) -> dict[str, int]:
+def forecast(settings: MethodSettings | BaselineSettings, dim: int, budget: int | None) -> dict[str, int]:
     """The evaluations of a run by stage; where the budget sets the sizes, the budget itself."""
+    if isinstance(settings, BaselineSettings):
+        plan = baseline_plan(settings, dim, budget)
+        return {"training": plan.training, "final_weights": plan.evaluations - plan.training}
     return {"at most": budget or default_budget(dim)} if settings.is_sized_by_budget else planned(settings, dim)
 
 
@@ -260,12 +271,24 @@ def planned(settings: MethodSettings, dim: int) -> dict[str, int]:
     }
 
 
-def check_budget(settings: MethodSettings, target: Target, budget: int | None) -> None:
+def check_budget(settings: MethodSettings | BaselineSettings, target: Target, budget: int | None) -> None:
     """Refuse a budget that is known to be too small before anything is written or spent; a pilot may refuse it later.
 
     Raises:
         BudgetError: saying what to give.
     """
+    try:
+        if isinstance(settings, BaselineSettings):
+            check_baseline(settings, target, budget)
+        else:
+            _check_budget(settings, target, budget)
+    except BudgetError as error:
+        if budget is None or budget // points_per_gradient(target) > _FEW_POINTS:
+            raise
+        raise BudgetError(f"{error}; {_SURROGATES}") from error
+
+
+def _check_budget(settings: MethodSettings, target: Target, budget: int | None) -> None:
     each, dim, ladder = points_per_gradient(target), target.dim, settings.ladder
     has_ladder = ladder.temperatures is not None or ladder.hottest is not None
     if settings.is_sized_by_budget:

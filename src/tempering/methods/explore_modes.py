@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import reporting
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.adapt import first_guess, log_densities, log_weights_of
+from tempering.atlas.mixture import StudentMixture, joined
+from tempering.atlas.optima import Optima
+from tempering.atlas.patch import cost_of_patches, with_patches
 from tempering.buffer import ORIGINS, Buffer, Levels
 from tempering.compilation import quick
 from tempering.diffusion.calibrate import largest_sigma
@@ -19,6 +22,7 @@ from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.targets.base import Target, evaluate_many, evaluate_reference
 from tempering.targets.cost import has_gradient, points_per_gradient, spend
 from tempering.types import Array, Float, Key
+from tempering.weights.pareto import RELIABLE_K, pareto_k
 from tempering.weights.truncate import truncated
 from tempering.weights.weigh import Weighted
 
@@ -40,14 +44,14 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     way, found, settings, ledger = run.start.way, run.start.found, run.settings, run.journal.ledger
     assert way is not None and found is not None
     key_draw, key_order = jax.random.split(run.key_of(1, "explore"))
+    before = ledger.total
     run.tell("drawing from the modes", 0, 0, way.num_draws)
-    spend(ledger, "importance_weights", run.target, way.num_draws)
     with reporting(run.target):
-        new = _sample(key_draw, found.reference, way.num_draws)
-        value, gradient = evaluate_many(run.target, new)
-        draws = _together(key_order, run.target, way.reference, found.drawn, (new, value, gradient))
+        reference, states = _drawn(key_draw, run, is_mended=temperatures == (1.0,))
+        draws = _together(key_order, run.target, reference, states)
     run.tell("drawing from the modes", 0, way.num_draws, way.num_draws)
-    num_nonfinite = int(np.sum(~np.isfinite(np.asarray(value)) & ~np.isneginf(np.asarray(value))))
+    value = np.asarray(states[1])[len(found.drawn[1]) :]
+    num_nonfinite = int(np.sum(~np.isfinite(value) & ~np.isneginf(value)))
     buffers = []
     for level, (temperature, beta) in enumerate(zip(temperatures, np.asarray(betas_of(temperatures)), strict=True)):
         weighted = Weighted(draws.states, beta * draws.log_ratio, num_nonfinite if level == 0 else 0)
@@ -55,10 +59,8 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
         record = LevelRecord(level, temperature, proposal=MODES, num_nonfinite=weighted.num_nonfinite)
         record.ess_fraction, record.pareto_k = weighted.ess_fraction, finite_or_none(weighted.pareto_k)
         record.log_z, record.log_z_error = (finite_or_none(number) for number in weighted.log_z)
-        record.num_draws = len(draws.log_ratio)
-        record.evaluations = (
-            {"importance_weights": way.num_draws * points_per_gradient(run.target)} if level == 0 else {}
-        )
+        record.num_draws, record.unseen = len(draws.log_ratio), finite_or_none(weighted.unseen)
+        record.evaluations = {"importance_weights": ledger.total - before} if level == 0 else {}
         weighted = truncated(weighted, settings.resampling)
         record.truncated_ess_fraction = weighted.ess_fraction
         run.journal.levels[level] = record
@@ -68,15 +70,61 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     return Levels(temperatures[-keep:], kept, jnp.ones((2,)), sigma_max, run.networks, has_gradient(run.target))
 
 
+_PARTS = (0.5, 0.25, 0.25)
+"""Of the draws: after each but the last it is seen whether some are heavy, and the next has more components there."""
+
+
+def _drawn(key: Key, run: Run, *, is_mended: bool) -> tuple[StudentMixture, tuple[Array, ...]]:
+    """Draws with values and gradients, those of the atlas first, and what all of them together are draws of.
+
+    Args:
+        is_mended: whether the reference may grow on the way; not where a path of levels begins at it.
+    """
+    way, found, ledger = run.start.way, run.start.found, run.journal.ledger
+    assert way is not None and found is not None
+    mixtures, nums, states = [found.before], [len(found.drawn[1])], tuple(found.drawn)
+    latest, left = found.reference, way.num_draws
+    parts = _PARTS if is_mended else (1.0,)
+    for part, share in enumerate(parts):
+        is_last = part == len(parts) - 1
+        num = left if is_last else min(left, int(share * way.num_draws))
+        if num == 0:
+            continue
+        spend(ledger, "importance_weights", run.target, num)
+        new = _sample(jax.random.fold_in(key, part), latest, num)
+        pairs = zip(states, (new, *evaluate_many(run.target, new)), strict=True)
+        states = tuple(np.concatenate([np.asarray(array) for array in pair]) for pair in pairs)
+        mixtures, nums, left = [*mixtures, latest], [*nums, num], left - num
+        if not is_last:
+            before = ledger.total
+            latest = _mended(run, joined(mixtures, nums), states, latest, left)
+            left -= (ledger.total - before) // points_per_gradient(run.target)
+    return joined(mixtures, nums), tuple(map(jnp.asarray, states))
+
+
+def _mended(run: Run, reference: StudentMixture, states: tuple, latest: StudentMixture, left: int) -> StudentMixture:
+    """What to draw next: the latest mixture, and components where all draws so far are heavy."""
+    position, value, gradient = (np.asarray(array) for array in states)
+    log_weights = log_weights_of(value, gradient, log_densities(reference, position))
+    top = np.max(log_weights)
+    is_heavy = pareto_k(log_weights) > RELIABLE_K
+    if not np.isfinite(top) or not is_heavy or left <= 2 * cost_of_patches(run.target):
+        return latest
+    log_z = float(np.log(np.mean(np.exp(log_weights - top))) + top)
+    own = (position, log_weights - log_z, log_z, run.journal.ledger)
+    patches = with_patches(run.target, Optima(run.target.dim), *own, stage="importance_weights")
+    return joined([latest, first_guess(patches)], [2, 1]) if len(patches) else latest
+
+
 @quick
 def _sample(key: Key, reference: StudentMixture, num: int) -> Float[Array, "num dim"]:
     return reference.sample(key, num)
 
 
 @eqx.filter_jit
-def _together(key: Key, target: Target, reference: StudentMixture, before: tuple, new: tuple) -> _Draws:
+def _together(key: Key, target: Target, reference: StudentMixture, states: tuple) -> _Draws:
     """All draws in random order, so that held-out ones are of all kinds."""
-    position, value, gradient = (jnp.concatenate(pair) for pair in zip(before, new, strict=True))
+    position, value, gradient = states
     order = jax.random.permutation(key, position.shape[0])
     position, value, gradient = position[order], value[order], gradient[order]
     log_q = jax.lax.map(reference.log_density, position, batch_size=4096)

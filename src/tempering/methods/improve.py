@@ -7,6 +7,7 @@ weighted set, which the network is trained on from where it is. A model that bec
 
 import dataclasses
 import functools
+from contextlib import nullcontext
 from typing import cast
 
 import equinox as eqx
@@ -16,6 +17,7 @@ import numpy as np
 
 from tempering._compat import collected_seldom
 from tempering.adapters import reporting
+from tempering.adapters.hosting import hosted
 from tempering.atlas.mixture import StudentMixture
 from tempering.atlas.survey import Survey
 from tempering.buffer import Buffer
@@ -28,6 +30,7 @@ from tempering.methods.learn import fit_soundly, note_fit
 from tempering.methods.missing_modes import missing_modes, modes_at, search, searched_checks, uncovered_at
 from tempering.methods.model import model_of_buffer
 from tempering.methods.pooling import Pool, balanced, joined_buffer, share_of_modes, together
+from tempering.runs.points import has_points
 from tempering.runs.records import finite_or_none
 from tempering.runs.watching import followed
 from tempering.sampler import Sampler
@@ -58,9 +61,14 @@ def improve(sampler: Sampler, budget: int, *, seed: int = 0, progress: bool = Tr
     require_count("budget", budget)
     require_seed("seed", seed)
     require_flag("progress", progress)
-    with followed(progress, callback=None) as (on_event, watch):
+    kept = sampler.folder if sampler.folder is not None and has_points(sampler.folder) else None
+    with (
+        nullcontext() if sampler.target is None else hosted(sampler.target, kept, int(budget)) as hosts,
+        followed(progress, callback=None, hosts=hosts) as (on_event, watch),
+    ):
         improved = go_on(sampler, int(budget), jax.random.key(int(seed)), on_event)
     before, now = sampler.seconds, watch.stop()
+    improved.host = None if hosts is None else hosts.use()
     improved.seconds = {stage: round(before.get(stage, 0.0) + now.get(stage, 0.0), 3) for stage in before | now}
     return improved
 
@@ -134,6 +142,7 @@ def _note_draws(going: Going, pool: Pool, num: int, num_nonfinite: int) -> None:
     weighted.require_weight()
     record.ess_fraction, record.num_draws = weighted.ess_fraction, pool.buffer.size
     record.pareto_k, record.num_nonfinite = finite_or_none(weighted.pareto_k), num_nonfinite
+    record.unseen = finite_or_none(weighted.unseen)
     spent = going.ledger.points.get("importance_weights", 0)
     before = going.sampler.ledger.points.get("importance_weights", 0)
     record.evaluations = {"importance_weights": spent - before}

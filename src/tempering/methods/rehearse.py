@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from tempering.compilation import Ahead, rounded_up
 from tempering.diffusion import DiffusionModel
-from tempering.diffusion.calibrate import blank_dataset, stack
+from tempering.diffusion.calibrate import blank_dataset, blank_levels, stack
 from tempering.diffusion.fit import compile_training
-from tempering.diffusion.noise import NoiseLevels, Prior
+from tempering.diffusion.noise import Prior
 from tempering.diffusion.precondition import Denoiser
 from tempering.methods.atlas import has_atlas
 from tempering.methods.budget import default_budget
@@ -40,7 +40,7 @@ def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int
     def model() -> DiffusionModel:
         (own,) = new_networks(jax.random.key(0), dim, network, 1)
         denoiser = Denoiser(own, zeros, ones, jnp.zeros(()))  # pyright: ignore[reportArgumentType]
-        return DiffusionModel(denoiser, Prior(zeros, jnp.eye(dim)), NoiseLevels(jnp.ones(()), 2.0 * jnp.ones(())))
+        return DiffusionModel(denoiser, Prior(zeros, jnp.eye(dim)), blank_levels(settings.noise, jnp.ones(())))
 
     if has_atlas(settings, target):
         wanted = int(enough_draws(dim) / _LIKELY_SHARE)
@@ -55,4 +55,4 @@ def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int
 def _compile_training(dim: int, size: int, settings: MethodSettings) -> None:
     networks = stack(*new_networks(jax.random.key(0), dim, settings.network, 1))
     keys = jax.random.split(jax.random.key(0), 1)
-    compile_training(keys, networks, stack(blank_dataset(dim, size)), settings.training)
+    compile_training(keys, networks, stack(blank_dataset(dim, size, settings.noise)), settings.training)

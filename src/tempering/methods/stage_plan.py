@@ -7,11 +7,12 @@ shares: the search for modes may end sooner, and where modes are all that a dens
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tempering.baselines.plan import check as check_baseline
 from tempering.kernels import kernel_of
 from tempering.methods.atlas import has_atlas
 from tempering.methods.budget import check_budget, default_budget, num_final_draws, pilot_settings, planned
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
-from tempering.settings import MethodSettings, PTSDSettings
+from tempering.settings import BaselineSettings, MethodSettings, PTSDSettings
 from tempering.targets import Target
 from tempering.targets.cost import points_per_gradient
 
@@ -40,13 +41,17 @@ class StagePlan:
         return asdict(self)
 
 
-def stage_plan(settings: MethodSettings, target: Target, budget: int | None) -> list[StagePlan]:
+def stage_plan(settings: MethodSettings | BaselineSettings, target: Target, budget: int | None) -> list[StagePlan]:
     """The stages in the order of the run.
 
     Raises:
         BudgetError: if the budget is known to be too small.
     """
     check_budget(settings, target, budget)
+    if isinstance(settings, BaselineSettings):
+        plan = check_baseline(settings, target, budget)
+        parts = {"training": plan.training, "final_weights": plan.evaluations - plan.training}
+        return [StagePlan(stage, num, "exactly") for stage, num in parts.items() if num]
     each = points_per_gradient(target)
     if not settings.is_sized_by_budget:
         sense = "about" if settings.ladder.spacing == "adaptive" and settings.ladder.temperatures is None else "exactly"

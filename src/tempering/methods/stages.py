@@ -127,6 +127,7 @@ def weigh(run: Run, levels: Levels, draws: Draws) -> Weighted:
     weighted = weigh_points(run.target, x, log_q, levels.beta(0), ledger=run.journal.ledger, stage="importance_weights")
     record.ess_fraction, record.num_nonfinite = weighted.ess_fraction, weighted.num_nonfinite
     record.pareto_k, log_z = finite_or_none(weighted.pareto_k), weighted.log_z
+    record.unseen = finite_or_none(weighted.unseen)
     if record.temperature <= 1.0:  # only here does anybody rely on it
         key = run.key_of(level, "draw")
         log_z = checked_log_z(key, model, sampling, weighted, is_quasi_random=sampling.is_quasi_random)
@@ -164,7 +165,7 @@ def reweigh(run: Run, levels: Levels) -> Weighted:
     there = reweighted(levels.buffers[-1], levels.beta(1), levels.beta(0))
     weighted = Weighted(there.states(), there.log_weight, num_nonfinite=0)
     record.proposal, record.ess_fraction = "reweighted", weighted.ess_fraction
-    record.pareto_k = finite_or_none(weighted.pareto_k)
+    record.pareto_k, record.unseen = finite_or_none(weighted.pareto_k), finite_or_none(weighted.unseen)
     return weighted
 
 

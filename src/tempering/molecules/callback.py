@@ -46,10 +46,26 @@ class _Evaluator:
 
         self.system_text = openmm.XmlSerializer.serialize(system)  # what tells one density from another
         self.kelvin = kelvin
+        self.context = self._context(system)
+        self.context.setPositions(positions)
+
+    @staticmethod
+    def _context(system: Any) -> Any:
+        import openmm
+
         # The double precision of Reference: other platforms compute forces in single.
         platform = openmm.Platform.getPlatform("Reference")
-        self.context = openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
-        self.context.setPositions(positions)
+        return openmm.Context(system, openmm.VerletIntegrator(0.001), platform)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a worker: the System as text. A context stays where it is."""
+        return {"system_text": self.system_text, "kelvin": self.kelvin}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import openmm
+
+        self.__dict__.update(state)
+        self.context = self._context(openmm.XmlSerializer.deserialize(self.system_text))
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         from openmm import OpenMMException, unit
@@ -69,7 +85,9 @@ class _Evaluator:
         return -scale * energy, scale * np.asarray(forces).reshape(-1)
 
 
-def callback_target(system: Any, topology: Any, positions: np.ndarray, kelvin: float, name: str) -> OpenMMTarget:
+def callback_target(
+    system: Any, topology: Any, positions: np.ndarray, kelvin: float, name: str, **host: Any
+) -> OpenMMTarget:
     """The target that asks OpenMM.
 
     It asks twice now, for the molecule here and there: an energy that is the same has a normaliser on centred
@@ -78,7 +96,7 @@ def callback_target(system: Any, topology: Any, positions: np.ndarray, kelvin: f
     refuse_no_density(system)
     atoms, _ = identities(topology, system.getNumParticles())
     evaluator = _Evaluator(system, positions, kelvin)
-    inner = from_callable(evaluator, 3 * len(atoms), gradient="returned")
+    inner = from_callable(evaluator, 3 * len(atoms), gradient="returned", **host)
     here, there = (evaluator((positions + shift).reshape(-1))[0] for shift in (0.0 * _SHIFT, _SHIFT))
     is_free = len(atoms) > 1 and abs(here - there) <= 1e-6 * max(1.0, abs(here))
     return OpenMMTarget(3 * len(atoms), inner, atoms, kelvin, is_free, name)

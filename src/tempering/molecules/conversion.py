@@ -26,6 +26,7 @@ def from_openmm(
     *,
     unsupported: str = "refuse",
     name: str = "molecule",
+    **host: Any,
 ) -> MoleculeTarget | OpenMMTarget:
     """An OpenMM System as a target for `tp.fit`: its Boltzmann density at a temperature, evaluated by JAX.
 
@@ -40,6 +41,7 @@ def from_openmm(
         unsupported: refuse: a System with forces that have no translation raises, naming them. callback: OpenMM
             evaluates such a System, one conformation at a time; every one is counted.
         name: what reports call the target.
+        host: `pool`, `timeout`, `on_failure` and `store` of `tp.from_callable`, for a System that OpenMM evaluates.
 
     Raises:
         SettingsError: if OpenMM is missing, the System cannot be translated, or positions or temperature are not what
@@ -58,7 +60,11 @@ def from_openmm(
     kelvin = kelvin_of(temperature)
     checked = checked_positions(positions, system.getNumParticles(), topology)
     if unsupported == "callback" and untranslated(system):
-        return callback_target(system, topology, checked, kelvin, name)
+        return callback_target(system, topology, checked, kelvin, name, **host)
+    if host:
+        raise SettingsError(
+            f"{', '.join(host)} is for a System that OpenMM evaluates; JAX evaluates this one: leave it out"
+        )
     return MoleculeTarget(read_system(system, topology, checked), kelvin, name=name)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.compilation import quick
+from tempering.devices import by_row, on_devices
 from tempering.errors import DensityError
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.kernels.step_size import adapt, guess, guess_from_spread
@@ -73,7 +74,7 @@ def _explore(key: Key, target: Target, kernel: Kernel, state: TemperingState, be
     # One batch axis, not two: a density with a matrix product takes XLA twice as long under two vmaps on CPU
     # (benchmarks/bench_pt.py).
     of_level = lambda values: jnp.tile(values, num_chains)  # noqa: E731
-    stepped = jax.vmap(one)(keys.reshape(-1), jax.tree.map(flat, state.chain), of_level(betas), of_level(step_size))
+    stepped = by_row(one)(keys.reshape(-1), jax.tree.map(flat, state.chain), of_level(betas), of_level(step_size))
     return jax.tree.map(by_level, stepped)
 
 
@@ -129,7 +130,7 @@ def _step(
     return jax.lax.cond(state.step % rules.swap_interval == 0, with_swap, lambda state: state, state)
 
 
-@eqx.filter_jit
+@on_devices
 def collect(
     key: Key,
     target: Target,
@@ -172,9 +173,9 @@ def advance(
     return collect(key, target, kernel, state, betas, rules, all_first)[0]
 
 
-@eqx.filter_jit
+@on_devices
 def _evaluate_starts(target: Target, positions: Float[Array, "level chain dim"]) -> ChainState:
-    return jax.vmap(jax.vmap(lambda position: init(position, target)))(positions)
+    return by_row(lambda position: init(position, target), num_axes=2)(positions)
 
 
 def start(

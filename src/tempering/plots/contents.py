@@ -38,7 +38,7 @@ class RunContents:
         config: the expanded configuration.
         environment: versions, devices, platform.
         evaluation: arrays of `evaluation.npz` by name; empty where there is none.
-        levels: one record a level, hottest first.
+        levels: one record per level, the hottest first.
         samples: by level, those that a buffer was kept of; of particles in inner coordinates.
         geometry: of particles; `draws` and `reference` are then centred configurations in full coordinates.
         bonds: of a molecule, pairs of atoms; coordinates are then nm.

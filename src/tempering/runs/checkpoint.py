@@ -72,12 +72,14 @@ class Journal:
         arrays, note = kept
         try:
             points, value_only = (dict(note["ledger"][kind]) for kind in ("points", "value_only"))
+            products = dict(note["ledger"].get("hessian_vector", {}))
             levels = {record["level"]: LevelRecord.from_dict(record) for record in note["levels"]}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunFolderError(
                 f"the kept {name} of level {level} has no account that this version reads; delete it and resume"
             ) from error
         self.ledger.points, self.ledger.value_only, self.levels = points, value_only, levels
+        self.ledger.hessian_vector = products
         return tree_from(like, arrays, check_shapes=False)
 
     def keep(self, level: int, name: str, tree: Any) -> None:

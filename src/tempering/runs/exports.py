@@ -17,12 +17,12 @@ import numpy as np
 from tempering.errors import RunFolderError, SettingsError, require_extra
 from tempering.runs.storage import as_path, replacing, write_arrays, write_bytes
 
-__all__ = ["SUFFIXES", "check_place", "columns_of", "inference_data", "named_arrays", "write_draws"]
+__all__ = ["SUFFIXES", "check_place", "columns_of", "inference_data", "named_arrays", "write_columns", "write_draws"]
 
 _WEIGHTS, _DENSITY = "log_weights", "log_density"
 _NAMES = ".paramnames"
 """Of the file that GetDist reads names from."""
-_INDEPENDENT = "draws are independent; chains are only a way to cut them, and no draw has a history"
+_INDEPENDENT = "draws are independent; chains are only equal parts of them, and no draw has a history"
 
 
 def check_place(path: str | Path) -> Path:
@@ -83,6 +83,13 @@ def write_draws(
     return place
 
 
+def write_columns(place: Path, columns: dict[str, np.ndarray]) -> Path:
+    """Write named columns of one length to a new .npz, .csv or .parquet file that `check_place` allowed."""
+    _, write = _FORMATS[place.suffix]
+    write(place, {}, columns)
+    return place
+
+
 def named_arrays(draws: Any) -> dict[str, np.ndarray]:
     """Arrays by name: `draws` alone, or those of a nest by their path, such as `school.theta`."""
     if hasattr(draws, "shape"):
@@ -121,6 +128,8 @@ def _write_csv(place: Path, arrays: dict[str, np.ndarray], beside: dict[str, np.
 
 def _shortest(value: Any) -> str:
     """The shortest text that is read back as the same number of its own precision."""
+    if isinstance(value, str | np.str_):
+        return str(value)
     return np.format_float_positional(value, trim="-") if 1e-4 <= abs(value) < 1e16 else str(value)
 
 
@@ -144,7 +153,7 @@ def _write_netcdf(place: Path, arrays: dict[str, np.ndarray], beside: dict[str, 
 
 
 def inference_data(arrays: dict[str, np.ndarray], stats: dict[str, np.ndarray], num_chains: int, **labels: Any) -> Any:
-    """ArviZ inference data: draws cut into chains of equal length, so that ArviZ can compare them; a rest is left out.
+    """ArviZ inference data: draws divided into chains of equal length, for ArviZ to compare; a rest is left out.
 
     Args:
         arrays: by name, with draws first; `draws` alone is called x.

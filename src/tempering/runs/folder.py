@@ -27,7 +27,7 @@ from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["RunFolder", "environment", "is_in_use"]
+__all__ = ["RunFolder", "environment", "is_in_use", "locked"]
 
 _FORMAT = "tempering run 2"
 _NOTE = "note.json"
@@ -228,10 +228,17 @@ def is_in_use(path: Path) -> bool:
 
 
 def _lock(path: Path) -> "FileLock":
+    return locked(path / ".lock", str(path))
+
+
+def locked(file: Path, what: str) -> "FileLock":
     """An exclusive lock, held until it is released, that the system drops with the process, however it ends.
 
     A disk that cannot be locked is refused: the substitute, a file that marks the folder as taken, outlives a killed
     process.
+
+    Raises:
+        RunFolderError: if another process has it, or the disk cannot lock.
     """
     try:
         from filelock import FileLock, Timeout  # here: fits without a folder need none
@@ -239,14 +246,15 @@ def _lock(path: Path) -> "FileLock":
         raise RunFolderError(
             "folders of runs need filelock, which is not installed: pip install filelock, or fit without a folder"
         ) from error
-    lock = FileLock(path / ".lock", thread_local=False, fallback_to_soft=False)
+    lock = FileLock(file, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(blocking=False)
     except Timeout as error:
-        raise RunFolderError(f"{path} is in use by another process; wait for it or choose another folder") from error
+        raise RunFolderError(f"{what} is in use by another process; wait for it or choose another folder") from error
     except OSError as error:
         reason = error.strerror or error
         raise RunFolderError(
-            f"cannot write in {path} or lock it: {reason}; choose a folder you may write to, on a disk with locks"
+            f"cannot write in {file.parent} or lock it: {reason}; choose a folder you may write to, on a disk with "
+            "locks"
         ) from error
     return lock

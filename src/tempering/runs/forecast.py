@@ -39,7 +39,9 @@ class Kind:
     @classmethod
     def of(cls, method: str, dim: int, budget: int, settings: Any) -> "Kind":
         """Of a fit with these settings."""
-        return cls(method, dim, budget, settings.network.kind, settings.network.width)
+        network = getattr(settings, "network", None)  # baselines have networks of their own, told by the method
+        own = (type(settings).__name__, 0) if network is None else (network.kind, network.width)
+        return cls(method, dim, budget, *own)
 
     def distance(self, entry: dict[str, Any]) -> float:
         """How unlike a fit of the past is; infinite if it says nothing about this one."""

@@ -14,11 +14,14 @@ __all__ = ["APART", "STAGES", "Ledger", "stage_name"]
 
 STAGES = (
     *("atlas", "shape", "pilot", "initial_pt", "importance_weights", "refinement", "final_weights"),
-    *("sampling", "metrics"),
+    *("training", "drawing", "sampling", "metrics"),
 )
-"""Every stage that may evaluate the target. `sampling` is `sample_weighted` after training; `metrics` stands apart."""
+"""Every stage that may evaluate the target. `sampling` is `sample_weighted` after training; `metrics` stands apart.
 
-APART = ("sampling", "metrics")
+`training` is that of the baselines; `drawing` is what a draw costs of a sampler whose draws are not free.
+"""
+
+APART = ("drawing", "sampling", "metrics")
 """Stages that fitting does not pay for."""
 
 
@@ -38,6 +41,7 @@ class Ledger:
         budget: the most evaluations that fitting may spend (`sampling` and `metrics` excluded); None means no limit.
         points: evaluations so far, by stage.
         value_only: those of `points` that asked for no gradient.
+        hessian_vector: products of the Hessian with a vector, by stage: counted beside the points, not among them.
         clock: the time that fitting may take.
 
     Example:
@@ -55,6 +59,7 @@ class Ledger:
     budget: int | None = None
     points: dict[str, int] = field(default_factory=dict)
     value_only: dict[str, int] = field(default_factory=dict)
+    hessian_vector: dict[str, int] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock, repr=False, compare=False)
 
     @property
@@ -62,7 +67,7 @@ class Ledger:
         """Evaluations that fitting has spent: every stage but `sampling` and `metrics`."""
         return sum(count for stage, count in self.points.items() if stage not in APART)
 
-    def spend(self, stage: str, num_points: int, *, with_gradient: bool = True) -> None:
+    def spend(self, stage: str, num_points: int, *, with_gradient: bool = True, hessian_vector: int = 0) -> None:
         """Record `num_points` evaluations of `stage`, *before* they are made.
 
         Raises:
@@ -80,12 +85,16 @@ class Ledger:
         self.points[stage] = self.points.get(stage, 0) + num_points
         if not with_gradient:
             self.value_only[stage] = self.value_only.get(stage, 0) + num_points
+        if hessian_vector:
+            self.hessian_vector[stage] = self.hessian_vector.get(stage, 0) + hessian_vector
 
     def as_dict(self) -> dict:
         """A JSON-ready copy; `from_dict` restores it."""
-        return {"budget": self.budget, "points": dict(self.points), "value_only": dict(self.value_only)}
+        products = {"hessian_vector": dict(self.hessian_vector)} if self.hessian_vector else {}
+        return {"budget": self.budget, "points": dict(self.points), "value_only": dict(self.value_only), **products}
 
     @classmethod
     def from_dict(cls, record: dict) -> "Ledger":
         """The ledger that `as_dict` described."""
-        return cls(record["budget"], dict(record["points"]), dict(record["value_only"]))
+        products = dict(record.get("hessian_vector", {}))
+        return cls(record["budget"], dict(record["points"]), dict(record["value_only"]), products)

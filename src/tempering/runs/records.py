@@ -39,6 +39,7 @@ class LevelRecord(_Plain):
         predicted_ess_fraction: what the choice of the proposal rested on, where there was a choice.
         ess_fraction: of the raw importance weights, before truncation; None where nothing was weighted.
         pareto_k: of the raw weights (`pareto.pareto_k`); None where it was not measured or has no finite value.
+        unseen: the share of the mass beyond the largest of them (`pareto.unseen_mass`).
         log_z: of the level, estimated from the raw weights.
         log_z_ratio: log Z of this level minus that of the hottest, by stepping stones over the initial PT; the coldest
             level that PT explored has it.
@@ -80,6 +81,7 @@ class LevelRecord(_Plain):
     virial: float | None = None
     virial_error: float | None = None
     num_draws: int | None = None
+    unseen: float | None = None
     hidden_share: float | None = None
     hidden_error: float | None = None
     num_hidden: int | None = None
@@ -124,6 +126,7 @@ class Weighed(_Plain):
         num: draws.
         ess_fraction, pareto_k: of their raw weights.
         log_z, log_z_error: of the independent ones among them.
+        unseen: the share of the mass beyond the largest weight (`pareto.unseen_mass`).
     """
 
     num: int
@@ -131,6 +134,7 @@ class Weighed(_Plain):
     pareto_k: float | None = None
     log_z: float | None = None
     log_z_error: float | None = None
+    unseen: float | None = None
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,11 @@ class Stopwatch:
 
 @contextmanager
 def followed(
-    progress: bool, callback: OnEvent | None, store: Any = None, expected: dict[str, float] | None = None
+    progress: bool,
+    callback: OnEvent | None,
+    store: Any = None,
+    expected: dict[str, float] | None = None,
+    hosts: Any = None,
 ) -> Iterator[tuple[OnEvent, Stopwatch]]:
     """One observer that hands every event to clock, display, logger and callback; and that clock.
 
@@ -115,12 +119,14 @@ def followed(
         callback: the user's; what it raises ends the run, which can be resumed where it has a folder.
         store: of the run, for the clock.
         expected: seconds by stage of a like run.
+        hosts: of a density on the host (`adapters.hosting`), which has more to show while workers are busy.
     """
     watch, path = Stopwatch(store), getattr(store, "path", None)
     with (
         choose_display(quiet=not progress) as shown,
         nullcontext(shown) if path is None else noted(path, shown) as told,
     ):
+        told = told if hosts is None else hosts.telling(told)
         others = with_time_left(expected, watch.so_far, watching(told, logged(), callback or ignore_event))
         yield watching(watch.observe, others), watch
 

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.molecules.coordinates.internal import InternalChart
 from tempering.runs.exports import columns_of, named_arrays
 from tempering.sampler.paid import is_independent
 from tempering.transforms import Chart
@@ -110,8 +109,9 @@ def answer_of(sampler: Any) -> Answer | None:
 
 def draws_columns(sampler: Any, rows: np.ndarray, log_density: np.ndarray | None) -> dict[str, np.ndarray]:
     """Rows of the user's coordinates as columns by name; of particles the energy and two sizes."""
-    chart = sampler.chart
-    if isinstance(chart, InternalChart):
+    from tempering.molecules.coordinates.internal import InternalChart  # here: most fits are of no molecule
+
+    if isinstance(sampler.chart, InternalChart):
         return _sizes(rows.reshape(len(rows), -1, 3), log_density)
     if sampler.geometry is not None:
         return _sizes(rows.reshape(len(rows), -1, sampler.geometry.spatial_dim), log_density)

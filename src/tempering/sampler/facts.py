@@ -23,8 +23,9 @@ def facts_of(sampler) -> dict[str, Any]:
         "geometry": None if geometry is None else geometry.as_dict(),
         "chart": None if chart is None or geometry is not None else chart.as_dict(),
         "structure": None if sampler.structure is None else sampler.structure.as_dict(),
-        "network": dataclasses.asdict(sampler.network),
-        "sampling": dataclasses.asdict(sampler.sampling),
+        "network": sampler.network and dataclasses.asdict(sampler.network),  # a baseline has none of them
+        "process": _process(sampler),
+        "sampling": sampler.sampling and dataclasses.asdict(sampler.sampling),
         "settings": settings and {"kind": type(settings).__name__, **plain(settings)},
         "levels": [record.as_dict() for record in sampler.levels],
         "ledger": sampler.ledger.as_dict(),
@@ -34,6 +35,13 @@ def facts_of(sampler) -> dict[str, Any]:
         "pareto_k": None if sampler.pareto_k is None else finite_or_none(sampler.pareto_k),
         "weighed": None if weighed is None else weighed.as_dict(),
         "checks": sampler.checks.as_dict(),
+        "host": None if sampler.host is None else sampler.host.as_dict(),
         "modes": [mode.as_dict() for mode in sampler.modes],
         "verdict": sampler.diagnose().as_dict(),
     }
+
+
+def _process(sampler) -> dict[str, float] | None:
+    """The clock of a variance-preserving process; None for the variance-exploding one."""
+    process = sampler.model.levels.process
+    return None if process is None else {"beta_min": process.beta_min, "beta_max": process.beta_max}

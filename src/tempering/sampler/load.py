@@ -1,5 +1,6 @@
 """A sampler read back from its folder: arrays and JSON in, a `Sampler` out. Nothing in the folder is executed."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from tempering.adapters.structure import Structure, read_structure
-from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior
+from tempering.diffusion import Denoiser, DiffusionModel, NoiseLevels, Prior, VariancePreserving
 from tempering.diffusion.networks import make_network
 from tempering.errors import RunFolderError
+from tempering.host.use import HostUse
 from tempering.registry import chart_from
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode
@@ -25,16 +27,26 @@ from tempering.targets.shaped import as_saved
 from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 
-__all__ = ["load_sampler", "model_like", "stored_dim"]
+__all__ = ["READERS", "load_sampler", "model_like", "stored_dim"]
 
 
-def model_like(dim: int, network: Network) -> DiffusionModel:
-    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced."""
+Reader = Callable[[Path, dict[str, Any], Target | None, Structure | None, Chart | None], Sampler]
+
+READERS: dict[str, Reader] = {}
+"""Of samplers in other formats. `methods/registry.py` puts them here: a room imports only rooms below it."""
+
+
+def model_like(dim: int, network: Network, process: dict[str, float] | None = None) -> DiffusionModel:
+    """A model of the right structure whose leaves, shapes and dtypes only, are to be replaced.
+
+    Args:
+        process: beta_min and beta_max, where the process is variance preserving.
+    """
 
     def build() -> DiffusionModel:
         vector, number = jnp.zeros((dim,)), jnp.zeros(())
         denoiser = Denoiser(make_network(jax.random.key(0), dim, network), vector, vector, number)
-        levels = NoiseLevels(number, number)
+        levels = NoiseLevels(number, number, None if process is None else VariancePreserving(number, **process))
         return DiffusionModel(denoiser, Prior.diagonal(vector, vector), levels)
 
     return eqx.filter_eval_shape(build)  # initialising weights that are thrown away would take seconds
@@ -60,13 +72,14 @@ def load_sampler(
     """
     folder = Path(folder)
     facts = read_json(folder / "sampler.json")
-    if facts.get("format") != FORMAT:
+    reader = READERS.get(str(facts.get("format")), _restored)
+    if facts.get("format") != FORMAT and reader is _restored:
         raise RunFolderError(
             f"{folder} was made by another version: it has format {facts.get('format')!r}, and this version reads "
             f"{FORMAT!r}; fit it again, or use that version"
         )
     try:
-        return _restored(folder, facts, target, structure, chart)
+        return reader(folder, facts, target, structure, chart)
     except (KeyError, TypeError, AttributeError) as error:  # whole, but not as this version writes it
         raise RunFolderError(
             f"{folder / 'sampler.json'} lacks what this version reads, or has it otherwise ({error!r}); it belongs to "
@@ -95,7 +108,7 @@ def _restored(
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
     target = as_saved(target, chart)
     own = None if target is None else target.structure
-    model = tree_from(model_like(dim, network), read_arrays(folder / "sampler.npz"))
+    model = tree_from(model_like(dim, network, facts.get("process")), read_arrays(folder / "sampler.npz"))
     sampler = Sampler(
         model=model,
         target=target,
@@ -117,6 +130,7 @@ def _restored(
     )
     sampler.paid = Paid.load(folder, dim)
     sampler.seconds = read_seconds(folder)
+    sampler.host = None if facts.get("host") is None else HostUse.from_dict(facts["host"])
     return sampler
 
 

@@ -17,7 +17,7 @@ from tempering.runs.records import Weighed, finite_or_none
 from tempering.runs.storage import arrays_of, read_arrays, tree_from, write_arrays
 from tempering.weights.ess import ess_fraction
 from tempering.weights.log_z import log_z_with_tail
-from tempering.weights.pareto import pareto_k
+from tempering.weights.pareto import pareto_k, unseen_mass
 from tempering.weights.weigh import Weighted
 
 __all__ = ["FIT", "OF_OPTIMA", "SHOWN", "Paid", "is_independent", "plain_buffer", "usable", "weighted_buffer"]
@@ -103,7 +103,8 @@ class Paid:
             return of_fit
         independent = [own for name, own in self.weights.items() if is_independent(name)]
         log_z = log_z_with_tail(np.concatenate(independent)) if independent else (np.nan, np.nan)
-        return Weighed(len(everything), share, *(finite_or_none(number) for number in (pareto_k(everything), *log_z)))
+        numbers = (pareto_k(everything), *log_z, unseen_mass(everything))
+        return Weighed(len(everything), share, *(finite_or_none(number) for number in numbers))
 
     def save(self, folder: Path, shown: dict[str, np.ndarray] | None = None) -> None:
         """Write all of it as one file, with `shown` beside it for reports; nothing where there is nothing."""

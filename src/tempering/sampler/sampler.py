@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices import use
 from tempering.diffusion import DiffusionModel
 from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.host.use import HostUse
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode, Weighed, finite_or_none
 from tempering.runs.storage import arrays_of, as_path, write_arrays, write_json
@@ -42,26 +44,28 @@ class Sampler(Shown):
 
     Args:
         model: the diffusion model at T = 1.
-        target: the density, or None after loading without one; all draws but those of `sample` need it.
-        method: name of the method that made it.
+        target: the density. It is None after loading without one; only `sample` works then.
+        method: the name of the method that made it.
         network, sampling: the settings that rebuild and run the model.
-        settings: those that the fit was made with, everything settled; None where they are not known.
-        levels: one record a level, hottest first.
-        ledger: every evaluation made, by stage.
-        log_z: estimate of log Z at T = 1; `log_z_error` its standard error.
-        ess_fraction: of the final model's raw weights on `num_final_draws` draws.
-        pareto_k: shape of those weights' upper tail (`pareto.pareto_k`); above 0.7 they are not to be relied on. None
-            where it was not measured or has no finite value.
-        checks: more numbers that findings are made of: of the pilot, of the final draws, of what the model covers.
-        chart: from the coordinates that the model works in to those of the user: of constrained supports, or of centred
-            particles; None where they are the same.
-        structure: what makes of a row of the user's coordinates the user's own tree of arrays; None for plain rows.
-        modes: optima that searches found before the fit, the heaviest first; empty where none were made.
-        folder: where it was saved or loaded from; `plot` looks there for the samples of the levels.
+        settings: all settings of the fit, with every choice made. None if they are not known.
+        levels: one record per level, the hottest first.
+        ledger: the number of evaluations, by stage.
+        log_z: the estimate of log Z at T = 1. `log_z_error` is its standard error.
+        ess_fraction: the effective share of the final model's weights, over `num_final_draws` draws.
+        pareto_k: the shape of the upper tail of those weights. Above 0.7 they are not reliable. None if it was not
+            measured or is not finite.
+        checks: more numbers for the findings: from the pilot, from the final draws, and about what the model covers.
+        chart: the map from the model's coordinates to the user's, for supports, priors or centred particles. None if
+            the coordinates are the same.
+        structure: makes the user's own tree of arrays from a row of coordinates. None for plain rows.
+        modes: modes that searches found before the fit, the heaviest first. Empty if there was no search.
+        folder: where it was saved or loaded from. `plot` and `report` look there for the samples of the levels.
 
     Attributes:
-        paid: samples and weights that were paid for: what `improve` goes on from, and what the verdict rests on.
-        seconds: wall time of the fit by stage, over all processes that worked on it; empty where it is not known.
+        paid: samples and weights that were paid for. `improve` starts from them, and the verdict uses them.
+        seconds: the wall time of the fit by stage, over all processes that worked on it. Empty if it is not known.
+        devices: the devices of the fit, as `tp.fit` takes them. Draws and densities run on them. They are not saved.
+        host: the workers of a density on the host in the last process: points, seconds, utilisation, failures. Or None.
     """
 
     model: DiffusionModel
@@ -83,6 +87,8 @@ class Sampler(Shown):
     folder: Path | None = None
     paid: Paid = dataclasses.field(default_factory=Paid, init=False, repr=False, compare=False)  # of this model alone
     seconds: dict[str, float] = dataclasses.field(default_factory=dict, init=False, compare=False)
+    devices: Any = dataclasses.field(default=None, init=False, repr=False, compare=False)
+    host: HostUse | None = dataclasses.field(default=None, init=False, compare=False)
     improver: ClassVar[Callable[..., "Sampler"] | None] = None
     """What `improve` calls. `methods/improve.py` puts it here: a room imports only rooms below it."""
 
@@ -93,73 +99,89 @@ class Sampler(Shown):
 
     @property
     def geometry(self) -> Centred | None:
-        """Of particles, where these are what is sampled."""
+        """The map of centred particles; None for a density of something else."""
         return self.chart if isinstance(self.chart, Centred) else None
 
     def outer(self, points: Float[Array, "particle dim"]) -> np.ndarray:
-        """Points in the model's coordinates as rows of the user's: within the supports, or centred configurations."""
+        """Points in the model's coordinates, as rows in the user's coordinates."""
         return np.asarray(points if self.chart is None else embed_rows(self.chart, points))
 
     def _seen(self, points: Float[Array, "particle dim"]) -> Any:
-        """Points in the model's coordinates as a user sees them: rows, or a tree of arrays with that axis first."""
+        """Points in the model's coordinates as the user sees them: rows, or a tree of arrays with that first axis."""
         rows = self.outer(points)
         return rows if self.structure is None else self.structure.restore(rows)
 
     @property
     def evaluations(self) -> int:
-        """Target evaluations that fitting spent; `ledger.points` has them by stage."""
+        """The evaluations that the fit spent. `ledger.points` has them by stage."""
         return self.ledger.total
 
     def _key(self, seed: int) -> Array:
         require_seed("seed", seed)
         return jax.random.key(int(seed))
 
-    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> Any:
-        """Independent draws at no target evaluation.
+    def sample(self, num: int, *, seed: int = 0, solver: str | None = None, num_steps: int | None = None) -> Any:
+        """Independent draws. They cost no evaluation.
 
         Args:
             num: how many.
-            seed: the same seed gives the same draws; draw i does not depend on `num`.
-            solver: heun, euler, adaptive, churn or sde; None takes that of the fit for draws that nobody weighs
-                (`sampling.raw_solver`), which may be another than the one whose draws `sample_weighted` weighs.
+            seed: the same seed gives the same draws. Draw i does not depend on `num`.
+            solver: heun, euler, churn or sde (the reverse SDE). None takes the setting `sampling.raw_solver`, which may
+                differ from the solver of `sample_weighted`.
+            num_steps: steps of the solver. None takes those of the fit. The reverse SDE is of first order and needs
+                some hundreds, where Heun's solver needs 32.
 
         Returns:
-            An array of axes (num, dim); a tree of arrays with `num` as their first axis where the density takes a tree.
+            An array of shape (num, dim). If the density takes a tree of parameters, it is a tree of arrays with `num`
+            as their first axis.
         """
         require_count("num", num, most=_MOST_DRAWS)
         sampling = self.sampling.raw
         if solver is not None and not (isinstance(solver, str) and solver == sampling.solver):
-            sampling = dataclasses.replace(self.sampling, solver=solver, raw_solver=None, raw_num_steps=None)
-        draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
+            # Whatever tracks the volume belongs to the fit's solver; nothing is tracked here.
+            plain = {"divergence": "automatic", "raw_solver": None, "raw_num_steps": None}
+            sampling = dataclasses.replace(self.sampling, solver=solver, **plain)
+        if num_steps is not None:
+            sampling = dataclasses.replace(sampling, num_steps=num_steps)
+        with use(self.devices):
+            draws, _ = self.model.draw(self._key(seed), int(num), sampling, with_density=False)
         return self._seen(draws)
 
-    def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
-        """Draws and log weights that make expectations exact: num evaluations, entered in the ledger as sampling.
+    def inner_draws(self, key: Array, num: int, stage: str) -> Float[Array, "particle dim"]:
+        """Draws as those of `sample`, in the model's coordinates. `stage` is for methods whose draws cost something."""
+        del stage
+        return self.model.draw(key, num, self.sampling.raw, with_density=False)[0]
 
-        The weights are not normalised: the log of their mean estimates log Z, and
-        `w = exp(log_weights - logsumexp(log_weights))` are the self-normalised ones.
+    def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
+        """Draws with log weights that correct expectations. It costs `num` evaluations.
+
+        The weights are not normalised. The logarithm of their mean estimates log Z. Normalised weights are
+        `w = exp(log_weights - logsumexp(log_weights))`. Means with them are consistent: their bias falls as 1 / num.
+        Beyond 16 dimensions the volume of the flow may be estimated by random probes (`sampling.divergence`; a fit
+        weighs by determinants up to 64). Such weights carry the noise of the probes, and a bias that more draws do not
+        remove (docs/decisions/0005). The ledger has the evaluations as `sampling`.
 
         Args:
             num, seed: as for `sample`.
-            is_quasi_random: start from scrambled Sobol points, which cover the space of noise evenly, and the draws the
-                target. Means over all of them are as unbiased as before and, in few dimensions, may be much closer;
-                they gain most where `num` is a power of two. The draws are not independent: the usual errors do not
-                hold, a subset is no better than an independent sample of its size, and draw i depends on `num`.
+            is_quasi_random: start from scrambled Sobol points, which are spread more evenly than random ones. Means
+                over all draws stay unbiased. In few dimensions their errors may be much smaller, most of all if `num`
+                is a power of two. But the draws are not independent: the usual errors do not hold, draw i depends on
+                `num`, and a subset is no better than an independent sample of its size.
         """
         require_flag("is_quasi_random", is_quasi_random)
         weighted = self._weighted(num, seed, is_quasi_random=is_quasi_random)
         return self._seen(weighted.states.position), np.asarray(weighted.log_weights)
 
     def sample_exact(self, num: int, *, seed: int = 0) -> Any:
-        """Equally weighted draws of the target: num evaluations, entered in the ledger as sampling.
+        """Draws of the target with equal weights. It costs `num` evaluations.
 
-        The draws of `sample_weighted` become the proposals of independent Metropolis chains
-        (`weights.metropolis`), which leave the target invariant; each starts from a draw taken by weight,
-        whose bias vanishes as 1 / num. For expectations the weights are the better choice: they use every draw,
-        whereas here the repeats that a low ESS brings are noise.
+        The draws of `sample_weighted` become proposals of independent Metropolis chains, which leave the target
+        invariant. Each chain starts from a draw picked by weight; the bias of this start vanishes as 1 / num. For means
+        the weights are the better choice: they use every draw, while here draws repeat if the ESS is low. The ledger
+        has the evaluations as `sampling`.
 
         Returns:
-            Draws as those of `sample`, in the chains' order: neighbours are correlated and a draw may repeat.
+            Draws like those of `sample`, in the order of the chains. Neighbours are correlated, and a draw may repeat.
 
         Raises:
             DensityError: if the density is not there, or if no draw has a positive weight.
@@ -172,15 +194,16 @@ class Sampler(Shown):
         return self._seen(weighted.states.position[equally_weighted(self._key(seed), weighted.log_weights)])
 
     def sample_even(self, num: int, *, seed: int = 0, num_draws: int | None = None) -> Any:
-        """Equally weighted points that cover the target evenly: `num_draws` evaluations, entered as sampling.
+        """Points with equal weights that cover the target evenly. It costs `num_draws` evaluations.
 
-        Quasi-random draws with weights (`sample_weighted`), resampled along a Hilbert curve (`tp.resample`). Means over
-        all points are nearly as close as over the weighted draws. The points are not independent, and a subset is no
-        better than an independent sample of its size. With a low effective share points repeat: use `sample_exact`.
+        Quasi-random draws with weights (`sample_weighted`) are resampled along a Hilbert curve (`tp.resample`). Means
+        over all points are nearly as exact as means over the weighted draws. The points are not independent, and a
+        subset is no better than an independent sample of its size. If the effective share is low, points repeat: use
+        `sample_exact` then. The ledger has the evaluations as `sampling`.
 
         Args:
             num, seed: as for `sample`.
-            num_draws: that the points are made of; None takes two per point.
+            num_draws: the number of draws to pick from. None takes two per point.
 
         Raises:
             DensityError: if the density is not there, or if no draw has a positive weight.
@@ -195,34 +218,52 @@ class Sampler(Shown):
         require_count("num", num, most=_MOST_DRAWS)
         if self.target is None:
             raise DensityError("weights need the density, which is not stored: load with tp.load(folder, log_density)")
-        draws, log_q = self.model.draw(
-            self._key(seed), int(num), self.sampling, with_density=True, is_quasi_random=is_quasi_random
-        )
-        weighted = weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage="sampling")
+        with use(self.devices):
+            proposal = self.proposed(self._key(seed), int(num), is_quasi_random=is_quasi_random)
+            weighted = self.weigh_proposed(proposal, "sampling")
         self.paid.note_seed(int(seed), weighted, is_quasi_random=is_quasi_random)
         return weighted
 
-    def log_prob(self, x: Any, *, seed: int = 0) -> np.ndarray:
-        """Normalised log density of the sampler at one point or at many. No target evaluation.
+    @property
+    def has_weights(self) -> bool:
+        """Whether draws can be weighed: always, but for some baselines."""
+        return True
 
-        For churn it is that of Heun's solver, without the kicks: a given point has no path.
-        `seed` matters only where the divergence is estimated with random probes. The density is one of the user's
-        coordinates: log q(y) - log |det dx/dy| within the support (of the first K - 1 entries on a simplex), -inf
-        outside. That of a configuration of particles is that of the centred one, by the volume of their subspace.
+    def proposed(self, key: Array, num: int, *, is_quasi_random: bool = False) -> Any:
+        """Draws that `weigh_proposed` is to weigh, in the model's coordinates. No target evaluation."""
+        even: dict[str, Any] = {"is_quasi_random": True} if is_quasi_random else {}
+        return self.model.draw(key, num, self.sampling, with_density=True, **even)
+
+    def weigh_proposed(self, proposal: Any, stage: str) -> Weighted:
+        """These draws with their weights; evaluations are entered under `stage`."""
+        draws, log_q = proposal
+        return weigh(self.target, draws, log_q, jnp.ones(()), ledger=self.ledger, stage=stage)
+
+    def inner_log_prob(self, key: Array, points: Float[Array, "particle dim"]) -> Float[Array, " particle"] | None:
+        """Normalised log density in the model's coordinates; None for a baseline that has none."""
+        return self.model.log_prob(key, points, self.sampling)
+
+    def log_prob(self, x: Any, *, seed: int = 0) -> np.ndarray:
+        """The normalised log density of the sampler, at one point or many. It costs no evaluation of the target.
+
+        It is a density in the user's coordinates: log q(y) - log |det dx/dy| within the support, and -inf outside. On a
+        simplex it is the density of the first K - 1 entries. For particles it is the density of the centred
+        configuration in its subspace. For the solver churn it is the density of Heun's solver, without the kicks.
 
         Args:
-            x: (dim,) or (n, dim); a tree of one point or of many, where draws are trees.
+            x: an array of shape (dim,) or (n, dim); a tree of one point or many, if draws are trees.
+            seed: of random probes. It matters only if the divergence is estimated.
         """
         points = self._rows_of(x)
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
         rows = points.reshape((-1, self.dim))
-        if self.chart is None:
-            values = self.model.log_prob(self._key(seed), rows, self.sampling)
-        else:
-            inner, log_volume, is_inside = restrict_rows(self.chart, rows)
-            values = self.model.log_prob(self._key(seed), inner, self.sampling) - log_volume
-            values = jnp.where(is_inside, values, -jnp.inf)
+        inner, log_volume, is_inside = (rows, 0.0, True) if self.chart is None else restrict_rows(self.chart, rows)
+        with use(self.devices):
+            values = self.inner_log_prob(self._key(seed), inner)
+        if values is None:
+            raise DensityError(f"{self.method} has no density of its draws; fit by 'ptsd' or 'fab' for one")
+        values = jnp.where(is_inside, values - log_volume, -jnp.inf)
         return np.asarray(values.reshape(points.shape[:-1]))
 
     def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:
@@ -241,7 +282,7 @@ class Sampler(Shown):
 
     @property
     def weighed(self) -> Weighed | None:
-        """What all weighted draws ever made of this model say together: the verdict rests on them."""
+        """What all weighted draws of this model say together. The verdict uses it."""
         checks = self.checks
         if self.ess_fraction is None or checks.num_final_draws is None or FIT in self.paid.weights:
             return self.paid.weighed()
@@ -251,46 +292,53 @@ class Sampler(Shown):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All that was checked, from recorded numbers: what was measured, what it means, what to do."""
+        """All checks: what was measured, what it means, and what to do. They cost nothing."""
         return self.diagnose().findings
 
     def diagnose(self, other: "Sampler | None" = None, *, num: int = 2000, seed: int = 0) -> Verdict:
-        """Whether the draws can be trusted: a verdict in words, to be printed, with what to do next.
+        """Can the draws be trusted? Print the verdict: it says what was checked, and what to do next.
 
-        Alone it rests on recorded numbers, and on the weights of all draws that were ever weighed: `sample_weighted`
-        can withdraw a verdict. It costs nothing. With `other`, a fit of the same density with another seed,
-        both samplers' draws are compared as well: `num` evaluations each, entered in their ledgers as sampling.
+        Without `other` it costs nothing. It uses numbers that the fit recorded, and the weights of all draws so far. So
+        a verdict can change after `sample_weighted`.
+
+        Args:
+            other: a fit of the same density with another seed. The draws of both are then compared.
+            num, seed: draws of each to compare, and their seed. Each costs an evaluation, which the ledgers have as
+                `sampling`.
         """
         return diagnose(self, other, num=num, seed=seed)
 
     def improve(self, budget: int, *, seed: int = 0, progress: bool = True) -> "Sampler":
-        """Go on instead of starting over: `budget` evaluations more, and all that were paid for before stay in use.
+        """Spend more evaluations on this sampler. Everything that was paid for before stays in use.
 
-        A quarter of them at the most goes into searches for modes that the model does not cover, most of the rest into
-        weighted draws of the model and of what was found; the network is trained on all of it from where it is. This
-        sampler stays as it is (docs/going-on.md).
+        At most a quarter of the budget goes into searches for modes that the model does not cover. Most of the rest
+        goes into weighted draws, from the model and from modes that were found. Then training goes on with all of it.
+        This sampler does not change (docs/going-on.md).
 
         Args:
-            budget: evaluations to spend, at the most.
-            seed: everything random follows from it, and from the evaluations that were made before.
-            progress: show a live display, or plain lines where there is no terminal.
+            budget: the largest number of evaluations to spend.
+            seed: it decides everything random, together with the number of evaluations made before.
+            progress: show a live display, or plain lines if there is no terminal.
 
         Returns:
-            A new sampler, whose ledger holds everything.
+            A new sampler. Its ledger has all evaluations, old and new.
 
         Raises:
             DensityError: if the density is not there.
-            BudgetError: if the budget is too small, with the least.
+            BudgetError: if the budget is too small. The message has the least one.
         """
         improver = type(self).improver
         assert improver is not None, "tempering.methods.improve puts it there"
-        return improver(self, budget, seed=seed, progress=progress)
+        with use(self.devices):
+            improved = improver(self, budget, seed=seed, progress=progress)
+        improved.devices = self.devices
+        return improved
 
     def save(self, folder: str | Path) -> Path:
-        """Write `sampler.npz`, `samples.npz` and `sampler.json`; `tp.load` reads them. The density is not stored.
+        """Write `sampler.npz`, `samples.npz` and `sampler.json`. `tp.load` reads them. The density is not stored.
 
-        `samples.npz` holds what `improve` goes on from, and the weights that the verdict rests on; draws need it not.
-        `sampler.json` is written last and marks a complete sampler: a folder that has it is not overwritten.
+        `samples.npz` has what `improve` starts from, and the weights for the verdict; drawing does not need it.
+        `sampler.json` is written last and marks a complete sampler. A folder that has one is not overwritten.
         """
         folder = as_path(folder)
         if has_sampler(folder):

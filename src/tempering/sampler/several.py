@@ -119,10 +119,12 @@ class Samplers:
         apart = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
         return log_z, max(error, apart)
 
-    def sample(self, num: int, *, seed: int = 0, solver: str | None = None) -> Any:
+    def sample(self, num: int, *, seed: int = 0, solver: str | None = None, num_steps: int | None = None) -> Any:
         """Draws at no evaluation: of all members in turn; draw i does not depend on `num`. As `Sampler.sample`."""
         require_count("num", num)
-        parts = [own.sample(n, seed=s, solver=solver) for own, n, s in self._shares(int(num), seed)]
+        parts = [
+            own.sample(n, seed=s, solver=solver, num_steps=num_steps) for own, n, s in self._shares(int(num), seed)
+        ]
         return _interleaved(parts)
 
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
@@ -163,7 +165,7 @@ class Samplers:
         return Verdict(tuple(findings))
 
     def _own_findings(self) -> list[Finding]:
-        """One finding a member: its own verdict."""
+        """One finding for each member: its own verdict."""
         findings = []
         for seed, sampler in zip(self.seeds, self.members, strict=True):
             verdict = sampler.diagnose()

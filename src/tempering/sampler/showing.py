@@ -1,6 +1,7 @@
 """How a sampler shows itself and hands its draws to others: words, tables, figures, ArviZ, files."""
 
 import difflib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,9 @@ class Shown:
     ) -> Any:
         """Draws as ArviZ inference data: variables by name, or x for plain rows.
 
-        Draws are independent. They are cut into chains only so that ArviZ can compare parts of them: R-hat is then near
-        1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has `log_weights`
-        and `log_density` of every draw where they are known; `sample_exact` makes draws that need no weights.
+        Draws are independent. They are divided into chains only so that ArviZ can compare parts of them: R-hat is then
+        near 1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has
+        `log_weights` and `log_density` of every draw if they are known. `sample_exact` makes draws without weights.
 
         Args:
             num: how many, as of `sample`. None takes the weighted draws that were paid for, at no evaluation.
@@ -144,15 +145,18 @@ class Shown:
         weighted: bool = False,
         is_quasi_random: bool = False,
         is_even: bool = False,
+        solver: str | None = None,
+        num_steps: int | None = None,
     ) -> Path:
         """Draws as a new file for other programs, by suffix: .npz, .csv, .parquet, .nc or .txt (`exports.write_draws`).
 
         Args:
             path: must not exist; its folder is made. A `.txt` file is GetDist's, with a `.paramnames` file beside it.
             num, seed: as for `sample`: the same draws.
-            weighted: add log weights that make expectations exact; costs one evaluation per draw.
+            weighted: add log weights that correct expectations (`sample_weighted`); costs one evaluation per draw.
             is_quasi_random: as for `sample_weighted`, for weighted draws only.
             is_even: the points of `sample_even` instead, without weights; costs two evaluations per point.
+            solver, num_steps: as for `sample`, for draws without weights only.
 
         Raises:
             SettingsError: for another suffix, or where the package that writes it is not installed.
@@ -165,6 +169,9 @@ class Shown:
         require(weighted or not is_quasi_random, "is_quasi_random", is_quasi_random, allowed)
         require_flag("is_even", is_even)
         require(not (is_even and weighted), "is_even", is_even, "False with weights: even points have none")
+        for name, given in (("solver", solver), ("num_steps", num_steps)):
+            allowed = "None with weights or even points: those need the density of the fit's own solver"
+            require(given is None or not (weighted or is_even), name, given, allowed)
         if is_even:
             return write_draws(place, self.sample_even(num, seed=seed))
         if weighted:
@@ -172,7 +179,8 @@ class Shown:
             is_kept = place.suffix == ".txt" and not is_quasi_random
             log_density = self._log_density(seed, num, log_weights, draws) if is_kept else None
             return write_draws(place, draws, log_weights, log_density)
-        return write_draws(place, self.sample(num, seed=seed))
+        how = {name: given for name, given in (("solver", solver), ("num_steps", num_steps)) if given is not None}
+        return write_draws(place, self.sample(num, seed=seed, **how))
 
     def plot(
         self,
@@ -229,6 +237,26 @@ class Shown:
         if path is not None:
             write_figure(figures[name], path)
         return figures[name]
+
+    def report(self, file: str | Path = "report.html") -> Path:
+        """Write the report of this sampler as one web page that needs no network; no evaluation.
+
+        It is the page that `tempering report FOLDER` makes of a run folder: the answer, the verdict, the cost, how the
+        fit went, and how to make and cite it. A sampler that `fit(out=...)` made, or that was loaded, shows the levels
+        of its folder as well.
+
+        Args:
+            file: of the page; it ends in .html. An older page there is replaced.
+
+        Returns:
+            The file.
+
+        Raises:
+            SettingsError: for another ending, or if the extra `plots` is not installed.
+            RunFolderError: if the file cannot be written.
+        """
+        # By name: the page belongs to the laboratory, and a room imports only rooms below it.
+        return import_module("tempering.lab.report").report_of(self, file)
 
     def _contents(self, num: int | None, seed: int) -> Any:
         from tempering.plots.sampler_figures import SamplerContents

@@ -105,6 +105,7 @@ def _cost_lines(sampler) -> list[str]:
     if apart:
         lines.append("after the fit, not part of these")
         lines += [f"  {stage_name(stage):<22} {n:>12,}" for stage, n in apart.items()]
+    lines += [] if sampler.host is None else sampler.host.lines()
     if sampler.seconds:
         lines.append(f"wall time  {duration_text(sum(sampler.seconds.values()))}")
         lines += [f"  {stage:<22} {duration_text(took):>12}" for stage, took in sampler.seconds.items() if took >= 0.05]

@@ -4,6 +4,7 @@
 dimension, the noise range from the buffers.
 """
 
+from tempering.settings.baselines import BaselineSettings, DiKLSettings, FABSettings
 from tempering.settings.chains import Atlas, Exploration, Initial, Ladder, Pilot, Refinement
 from tempering.settings.checks import (
     as_whole,
@@ -23,12 +24,21 @@ from tempering.settings.methods import (
     ReweightedSettings,
 )
 from tempering.settings.models import Guidance, Network, Noise, Resampling, Sampling, Training
+from tempering.settings.path_baselines import CMCDSettings, DDSSettings
+from tempering.settings.score_baselines import BNEMSettings, IDEMSettings
 
 __all__ = [
     "Atlas",
+    "BNEMSettings",
+    "BaselineSettings",
+    "CMCDSettings",
+    "DDSSettings",
     "DescentSettings",
+    "DiKLSettings",
     "Exploration",
+    "FABSettings",
     "Guidance",
+    "IDEMSettings",
     "Initial",
     "Ladder",
     "MethodSettings",

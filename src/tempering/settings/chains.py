@@ -1,4 +1,4 @@
-"""What chains can be told: ladder, pilot, moves and swaps, the initial tempering, the refinement."""
+"""The settings of chains: ladder, search for modes, pilot, moves and swaps, initial tempering, refinement."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,12 +20,13 @@ class Ladder:
     """The temperatures, hottest first, ending at T = 1.
 
     Args:
-        temperatures: given by hand; everything else here is ignored then.
-        hottest: the hottest temperature; None lets the pilot find the coolest one at which chains mix.
-        num_levels: how many temperatures; None takes steps that keep the spread of log weights bounded:
-            T_{k+1} = T_k / r with r = 1 + 2.2 / sqrt(dim / 2) at the most.
-        spacing: geometric between hottest and 1; or adaptive: every next temperature from the last buffer's log
-            densities, so that reweighting it there keeps an effective share of 0.3. No evaluation is spent.
+        temperatures: a list of your own. The other settings of this group are then ignored.
+        hottest: the hottest temperature. None lets the pilot find the lowest temperature at which chains mix.
+        num_levels: the number of temperatures. None chooses steps that keep the spread of log weights bounded:
+            T_{k+1} = T_k / r, with r at most 1 + 2.2 / sqrt(dim / 2).
+        spacing: "geometric" spaces temperatures evenly in log T, from hottest to 1. "adaptive" chooses each next
+            temperature from the last buffer's log densities, so that reweighting keeps an effective share of 0.3. This
+            costs no evaluation.
     """
 
     temperatures: tuple[float, ...] | None = None
@@ -59,16 +60,16 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Atlas:
-    """The search for modes before anything else, by uphill searches from clouds of many widths.
+    """The search for modes, the first stage of a fit. It climbs from clouds of starting points of many widths.
 
-    It is made where the density has a gradient and the budget sets the sizes; not for particles, whose optima are
-    alike, nor where a ladder is given.
+    It needs a density with a gradient, and a budget that sets the sizes. It is left out for particles, whose optima are
+    alike, and with a ladder of your own.
 
     Args:
-        share: of the budget that it may spend at the most; 0 leaves it out.
-        path: reference draws from the modes that were found, whatever speaks against it. temperature goes the way of
-            hot chains, or of the reference that was given. automatic takes the modes where searches have closed in on
-            them and a referee finds that they cover the density.
+        share: the largest share of the budget that it may spend. 0 leaves it out.
+        path: how the fit goes on. "reference" draws from the modes that were found, whatever the checks say.
+            "temperature" goes down from hot chains, or from the reference that was given. "automatic" uses the modes if
+            searches no longer find new ones and if test chains find that the modes cover the density.
     """
 
     share: float = 0.25
@@ -81,20 +82,21 @@ class Atlas:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Heating until chains mix: how the hottest temperature is found when none is given.
+    """The pilot heats chains until they mix. So it finds the hottest temperature if none is given.
 
-    Once chains mix, scouts are heated further and cooled again, to see whether they come back to where the chains are.
-    They take the place of two rounds, where so many are left. None are sent with a ceiling, nor without a gradient.
+    When chains mix, some of them (scouts) are heated further and cooled again. If they come back to where the other
+    chains are, there is probably nothing else to find. Scouts take the place of two rounds, if two are left. There are
+    none with a ceiling, and none without a gradient.
 
     Args:
-        num_chains: chains of the pilot.
-        num_steps: kernel steps at every temperature tried; half adapt, half are judged.
-        growth: factor from one temperature tried to the next.
-        max_rounds: temperatures tried at most.
-        max_rhat: chains count as mixed when the largest R-hat over coordinates is below this.
-        ceiling: the hottest temperature to try; what rounds are left are spent there as one long round. None has none.
-            For a liquid, which hotter is only larger: a gas in its trap takes longer to mix than the liquid. With a
-            ceiling the pilot also runs below a given ladder, for starting points and units.
+        num_chains: the number of chains.
+        num_steps: kernel steps at every temperature. Half of them adapt the step size, the other half is judged.
+        growth: the factor from one temperature to the next.
+        max_rounds: the largest number of temperatures to try.
+        max_rhat: chains count as mixed if the largest R-hat over coordinates is below this.
+        ceiling: the hottest temperature to try. Rounds that are left are spent there as one long round. None sets no
+            limit. Use it for a liquid: above its boiling point it becomes a gas, which takes longer to mix. With a
+            ceiling the pilot also runs if a ladder is given, for starting points and units.
     """
 
     num_chains: int = 32
@@ -119,17 +121,18 @@ class Exploration:
     """How chains move: the kernel at one temperature and the swaps between temperatures.
 
     Args:
-        kernel: mala, hmc, random_walk (which needs no gradient), or automatic: hmc, with leapfrog steps in number about
-            2 dim^(1/4) - 1, and mala where that is one; random_walk for a target without gradient.
-        num_leapfrog: leapfrog steps of one HMC step, each an evaluation; used by hmc alone.
-        swap_interval: kernel steps between swap rounds.
-        swap_scheme: even_odd (non-reversible alternation) or sweep (all pairs in turn, hot to cold, as in the paper).
-        mass: the masses that chains move with, so that light or stiff coordinates do not set the step for all.
-            unit: the same for all. target: those that the target brings, such as a molecule's. adapted: measured in the
-            pilot, which then also runs below a given ladder: the spread of every coordinate, or of particles the mean
-            squared force on each. automatic: the target's if it brings any, else the pilot's spreads where one runs
-            (one for all particles), else unit.
-        masses: by hand, one for each particle or coordinate; `mass` is ignored then. Only their ratios matter.
+        kernel: "mala", "hmc", "random_walk" (which needs no gradient) or "automatic". Automatic means hmc with about
+            2 dim^(1/4) - 1 leapfrog steps, mala if that is one step, and random_walk for a target without gradient.
+        num_leapfrog: leapfrog steps per HMC step. Each costs one evaluation. Only hmc uses it.
+        swap_interval: kernel steps between two rounds of swaps.
+        swap_scheme: "even_odd" (non-reversible alternation), or "sweep" (all pairs in turn, hot to cold, as in the
+            paper).
+        mass: where the masses of coordinates come from. Masses keep light or stiff coordinates from setting the step
+            size for all. "unit": all are the same. "target": the target's own, such as those of a molecule. "adapted":
+            measured in the pilot, from the spread of every coordinate, or from the mean squared force on every
+            particle; the pilot then also runs if a ladder is given. "automatic": the target's own if it has any, else
+            the pilot's if one runs (one mass for all particles), else unit.
+        masses: numbers of your own, one per particle or coordinate. `mass` is then ignored. Only their ratios matter.
     """
 
     kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "automatic"
@@ -157,11 +160,12 @@ class Initial:
     """The initial parallel tempering.
 
     Args:
-        num_chains: independent ladders of chains side by side.
+        num_chains: the number of independent chains per temperature.
         num_steps: kernel steps of every chain, burn-in included.
-        burn_in: steps that adapt and are thrown away.
-        thin: steps between kept states.
-        scale: standard deviation of the starting points around the origin, where the target brings no start of its own.
+        burn_in: steps that adapt the step size; their states are not kept.
+        thin: steps between two states that are kept.
+        scale: the standard deviation of starting points around the origin. A target with its own starting points does
+            not use it.
     """
 
     num_chains: int = 100
@@ -190,13 +194,13 @@ class Refinement:
     """A short parallel tempering over pairs of samples of the new and the previous level.
 
     Args:
-        num_steps: kernel steps; 0 switches refinement off.
-        num_chains: None refines every sample and keeps the last states, or `num_states`; a number refines that many and
-            joins their thinned states to the buffer, where the other samples keep their weights.
-        num_states: of every chain of the colder level that are kept where every sample is refined: the last one, and
-            others evenly before it. More samples at no evaluation, not quite independent. In `last_refinement` only.
-        thin: steps between joined states, with num_chains.
-        adapt_fraction: share of the steps, at the start, during which step sizes still adapt.
+        num_steps: kernel steps. 0 leaves refinement out.
+        num_chains: None refines every sample. A number refines only so many samples, and adds their states to the
+            buffer; the other samples keep their weights.
+        num_states: states kept per chain of the colder level, if every sample is refined: the last one, and others
+            evenly before it. They cost no evaluation, and are not quite independent. Only for `last_refinement`.
+        thin: steps between two states that are added, if `num_chains` is a number.
+        adapt_fraction: the share of the steps, at the start, in which step sizes still adapt.
     """
 
     num_steps: int = 0
@@ -222,7 +226,7 @@ class Refinement:
 
     @property
     def num_adapting(self) -> int:
-        """Steps at the start whose states are never kept, because step sizes still move."""
+        """Steps at the start whose states are not kept, because step sizes still change."""
         return int(self.num_steps * self.adapt_fraction)
 
     @property
@@ -237,7 +241,7 @@ class Refinement:
 
     @property
     def num_made(self) -> int:
-        """Steps that are made: no more than the last state needs that is kept."""
+        """Steps that are made: as many as the last state needs that is kept."""
         if self.num_steps == 0:
             return 0
         return self.num_steps if self.num_chains is None else self.num_adapting + self.num_kept * self.interval

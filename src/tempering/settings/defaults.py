@@ -6,12 +6,13 @@ Consumes settings with groups that are None; produces settings with every group 
 import dataclasses
 from typing import Any, TypeVar
 
+from tempering.settings.baselines import BaselineSettings
 from tempering.settings.methods import MethodSettings
 from tempering.settings.models import Network, Noise, Sampling, Training
 
 __all__ = ["LARGEST_EXACT", "resolved"]
 
-Settings = TypeVar("Settings", bound=MethodSettings)
+Settings = TypeVar("Settings", bound=MethodSettings | BaselineSettings)
 
 LARGEST_EXACT = 64
 """Dimensions up to which the finished sampler's densities are exact: probes' noise would bias log Z."""
@@ -39,6 +40,8 @@ def resolved(
         num_particles, spatial_dim: of a density of particles; 0 for any other.
         atoms, bonds: of a molecule in nm, which has a network that knows who its atoms are (`settings.Network`).
     """
+    if isinstance(settings, BaselineSettings):
+        return settings  # nothing is left open in them but the number of steps, which the budget sets
     network = settings.network or _network(dim, num_particles, spatial_dim, atoms, bonds)
     noise = Noise() if num_particles == 0 else Noise(prior="isotropic", is_isotropic=True)
     return dataclasses.replace(

@@ -33,15 +33,15 @@ _GROUPS = {
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """What every method that starts from parallel tempering and ends in a diffusion model shares. Abstract.
+    """Settings that all methods share. They start with parallel tempering and end with a diffusion model. Abstract.
 
     Args:
-        buffer_size: samples of a level, generated and kept.
-        num_final_draws: draws of the final model that are weighted to report ESS and log Z; each is an evaluation.
-        is_sized_by_budget: take buffer sizes, final draws, and the lengths of the pilot and the initial PT from the
-            budget and the ladder, in place of the numbers here.
+        buffer_size: the number of samples per level.
+        num_final_draws: draws of the final model that get weights, for ESS and log Z. Each costs one evaluation.
+        is_sized_by_budget: choose buffer sizes, final draws, and the lengths of the pilot and the initial PT from the
+            budget and the ladder. The numbers given for them here are then not used.
         network, noise, training, sampling: None chooses them from the density: from its dimension, and from whether it
-            is one of particles or of a molecule. `sampler.settings` shows what was chosen.
+            is one of particles or of a molecule. `sampler.settings` shows the choice.
     """
 
     buffer_size: int = 2000
@@ -103,11 +103,12 @@ class PTDMSettings(MethodSettings):
 
 @dataclass(frozen=True)
 class DescentSettings(MethodSettings):
-    """What methods share that go down the ladder level by level. Abstract.
+    """Settings shared by methods that go down the ladder level by level. Abstract.
 
     Args:
-        last_refinement: of the level at T = 1, which the final model learns; None means as `refinement` says. A ladder
-            of two levels refines nothing. On a command line it is given whole: `last_refinement={"num_steps": 26}`.
+        last_refinement: the refinement of the level at T = 1, which the final model learns. None means the same as
+            `refinement`. A ladder of two levels refines nothing. On the command line give all of it at once:
+            `last_refinement={"num_steps": 26}`.
     """
 
     resampling: Resampling = field(default_factory=Resampling)
@@ -115,7 +116,7 @@ class DescentSettings(MethodSettings):
     last_refinement: Refinement | None = None
 
     def refinement_at(self, temperature: float) -> Refinement:
-        """That of the level at `temperature`."""
+        """The refinement of the level at `temperature`."""
         return self.last_refinement if self.last_refinement and temperature <= 1.0 else self.refinement
 
     @property
@@ -147,10 +148,10 @@ class PTSDSettings(DescentSettings):
     """The settings of PTSD. Without arguments they are what `tp.fit` runs; `PTSDSettings.paper()` is the paper's.
 
     Args:
-        level_size: samples drawn at a level on the way; None means buffer_size, which the initial PT keeps.
-        last_buffer_size: samples of the last level, whose weights the final model learns; None means buffer_size.
-        initial_share: of what the pilot leaves of a budget, for the initial PT, where the budget sets the sizes. A
-            ladder of two levels has nothing else to spend it on.
+        level_size: samples drawn per level between the initial PT and T = 1. None means buffer_size.
+        last_buffer_size: samples of the level at T = 1, from which the final model learns. None means buffer_size.
+        initial_share: the share of the budget, without what the pilot spends, that goes to the initial PT. It is used
+            if the budget sets the sizes. A ladder of two levels gives all of it to the initial PT.
     """
 
     atlas: Atlas = field(default_factory=Atlas)
@@ -161,7 +162,7 @@ class PTSDSettings(DescentSettings):
 
     @classmethod
     def paper(cls, num_particles: int = 0, spatial_dim: int = 3) -> "PTSDSettings":
-        """Algorithm 1 as the paper has it, with its table for MoG-40; what the table leaves open is chosen by us.
+        """Algorithm 1 of the paper, with its table for MoG-40. What the table leaves open is our choice.
 
         Ten temperatures from 100 to 1; MALA; one network per level, a 5-layer MLP or, for particles, an EGNN; denoising
         score matching; Euler steps with one Hutchinson probe each from N(0, t_max^2); guidance linear in T; weights
@@ -225,7 +226,7 @@ class PTSDSettings(DescentSettings):
 
 @dataclass(frozen=True)
 class ReweightedSettings(DescentSettings):
-    """The settings of reweighted tempering: each level is the buffer before, weighted and refined."""
+    """The settings of reweighted tempering: each level is the level before, with new weights, and refined."""
 
     is_sized_by_budget: bool = False
     ladder: Ladder = field(default_factory=lambda: Ladder(spacing="geometric"))

@@ -1,4 +1,4 @@
-"""What diffusion models can be told: network, noise, training, sampling, guidance, resampling."""
+"""The settings of diffusion models: network, noise, training, sampling, guidance, resampling."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,8 +15,10 @@ from tempering.settings.checks import (
 __all__ = ["Guidance", "Network", "Noise", "Resampling", "Sampling", "Training"]
 
 _SOLVERS = ("heun", "euler", "churn", "sde")
-_LEAST_SHARE, _MOST_CUT = 0.2, 0.5
-"""The effective share that weights are truncated to, and that of few samples: at 1 the weights would say nothing."""
+_LEAST_SHARE, _MOST_SHARE = 0.2, 0.5
+"""The effective share to which weights are truncated, of many and of few samples: at 1 they would say nothing."""
+_LARGEST_BETA = 60.0
+"""Beyond it sigma_max is more than 3e6 units, whose squares leave no digit of a unit in single precision."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,21 @@ class Network:
 
     Args:
         kind: mlp, residual, egnn (the paper's, for particles) or particle_transformer.
-        width: hidden width.
-        depth: linear layers of the MLP, residual blocks, or layers of a network of particles.
-        coordinate_width: hidden width of a branch that sees every coordinate alone, beside the residual network that
-            sees them all; 0 leaves it out.
-        is_shared: one network for all levels, told the temperature; or one a level, as in the paper.
-        num_particles, spatial_dim: of what egnn and particle_transformer see; a fit of particles fills them in.
-        unit: a length such as that of two particles in contact, for the particle_transformer's radial features.
-        is_half: matrix products of the particle_transformer, and messages of the egnn, in bfloat16.
-        atoms: of a molecule, the kind of every particle, a number from 0; particles of one kind are exchangeable, as
-            far as bonds allow. Empty, all particles are alike. A fit of a molecule fills it in: every atom its own.
-        bonds: pairs of atoms that are joined; what is up to three bonds apart is told from the rest.
-        is_chiral: the particle_transformer tells mirror images apart, by the signed volumes of four atoms each.
+        width: the hidden width.
+        depth: the number of linear layers of the MLP, of residual blocks, or of layers of a network for particles.
+        coordinate_width: the hidden width of an extra branch, which sees each coordinate alone. It stands beside the
+            residual network, which sees all coordinates. 0 leaves it out.
+        is_shared: True trains one network for all levels, with the temperature as an input. False trains one network
+            per level, as in the paper.
+        num_particles, spatial_dim: the number of particles and their dimension, for egnn and particle_transformer. A
+            fit of particles fills them in.
+        unit: a typical length, such as the distance of two particles in contact. The particle_transformer's radial
+            features use it.
+        is_half: compute matrix products of the particle_transformer, and messages of the egnn, in bfloat16.
+        atoms: the kind of every particle of a molecule, as numbers from 0. Particles of one kind are exchangeable, as
+            far as bonds allow. Empty: all particles are alike. A fit of a molecule gives each atom its own kind.
+        bonds: pairs of atoms that are joined. The network treats atoms up to three bonds apart differently from others.
+        is_chiral: the particle_transformer distinguishes mirror images, by the signed volumes of four atoms each.
     """
 
     kind: Literal["mlp", "residual", "egnn", "particle_transformer"] = "residual"
@@ -91,24 +96,37 @@ class Network:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise levels of training and sampling (Karras et al. 2022, variance exploding).
+    """The noise levels of training and sampling (Karras et al. 2022), and the process that they belong to.
 
     Args:
-        sigma_min: None takes 3 % of the smallest within-mode scale, read off the buffered gradients, or off the log
-            densities of neighbouring samples where the target has no gradient.
-        sigma_max: None takes five times the spread of the hottest buffer.
-        prior: matched starts from the noised buffer's Gaussian (mean and covariance), isotropic from N(0, s^2) with the
-            noised buffer's mean variance s^2, noise from N(0, sigma_max^2).
-        is_isotropic: one scale for all coordinates (the paper), or one for each. Particles need it: their coordinates
-            are alike.
+        process: "ve" is variance exploding (the paper's). "vp" is variance preserving: a change of variables of the
+            other, with its own clock that training and solvers step through.
+        beta_min, beta_max: the rate of the clock of "vp" at the start and at the end. It ends with
+            sqrt(exp((beta_min + beta_max) / 2) - 1) units of noise: 152 for the usual 0.1 and 20.
+        sigma_min: the smallest noise level. None takes 3 % of the smallest scale within a mode. That scale comes from
+            the stored gradients, or from log densities of neighbouring samples if the target has no gradient.
+        sigma_max: the largest noise level. None takes five times the spread of the hottest buffer. With "vp" and None,
+            that spread is the unit whose variance is preserved; with a number, the unit is what makes it end there.
+        prior: where draws start. "matched" is a Gaussian with mean and covariance of the noised buffer. "isotropic" is
+            N(0, s^2), where s^2 is the noised buffer's mean variance. "noise" is N(0, sigma_max^2), with "vp"
+            N(0, unit^2).
+        is_isotropic: True uses one scale for all coordinates (the paper). False uses one scale per coordinate.
+            Particles need True, because their coordinates are alike.
     """
 
     sigma_min: float | None = None
     sigma_max: float | None = None
     prior: Literal["matched", "isotropic", "noise"] = "matched"
     is_isotropic: bool = False
+    process: Literal["ve", "vp"] = "ve"
+    beta_min: float = 0.1
+    beta_max: float = 20.0
 
     def __post_init__(self) -> None:
+        require_choice("noise.process", self.process, ("ve", "vp"))
+        require_positive("noise.beta_min", self.beta_min)
+        allowed = f"a number of at least noise.beta_min = {self.beta_min} and at most {_LARGEST_BETA:g}"
+        require_number("noise.beta_max", self.beta_max, lambda rate: self.beta_min <= rate <= _LARGEST_BETA, allowed)
         for name in ("sigma_min", "sigma_max"):
             if getattr(self, name) is not None:
                 require_positive(f"noise.{name}", getattr(self, name))
@@ -123,15 +141,16 @@ class Training:
     """How a denoiser is fitted to a buffer.
 
     Args:
-        num_steps: optimiser steps at the first two levels, and of the last level's and PT+DM's model.
-        num_finetune_steps: optimiser steps at every further level; None means num_steps (the paper).
-        batch_size: samples a step.
-        learning_rate: peak of a warm-up and cosine schedule.
-        validation_fraction: share of the buffer held out.
-        check_every: steps between validation checks.
-        patience: checks without improvement after which training stops and the best weights are kept; 0 never stops
-            and keeps the last. A schedule that ends sooner keeps the last, unless they are clearly worse held out.
-        use_gradients: regress on the blend of x0 and the target-score identity, from the stored gradients.
+        num_steps: optimiser steps at the first two levels, and for the last level. PT+DM's model takes as many.
+        num_finetune_steps: optimiser steps at every other level. None means num_steps (the paper).
+        batch_size: samples per step.
+        learning_rate: the peak of a schedule with warm-up and cosine decay.
+        validation_fraction: the share of the buffer that is held out for validation.
+        check_every: steps between two validation checks.
+        patience: training stops after this many checks without improvement, and keeps the best weights. 0 never stops
+            early and keeps the last weights. If the schedule ends first, the last weights are kept, unless the
+            validation loss says that they are clearly worse.
+        use_gradients: train on a blend of x0 and the target-score identity, which uses the stored gradients.
     """
 
     num_steps: int = 8000
@@ -161,26 +180,29 @@ class Sampling:
     """How a denoiser is turned into samples.
 
     Args:
-        solver: heun or euler on EDM's grid, churn (EDM's stochastic sampler: Heun with kicks that forget the denoiser's
-            errors; weights are those of paths), or sde (ancestral reverse SDE; no density).
+        solver: heun and euler follow the flow on EDM's grid. churn is EDM's stochastic sampler: Heun steps with random
+            kicks, which remove errors of the denoiser; its weights are those of whole paths. sde is the reverse SDE; it
+            has no density.
         num_steps: steps of the grid.
-        divergence: how volume is tracked: exact (determinants from dim forward-mode products), hutchinson (probes), or
-            automatic: exact up to 16 dimensions.
-        num_probes: random probes of Hutchinson's estimator.
-        chunk_size: samples integrated at once; bounds memory, does not change results.
-        is_quasi_random: draws that a level keeps start from scrambled Sobol points, which cover the modes more evenly
-            than independent ones; what the finished sampler draws is always independent.
-        churn: EDM's S_churn: every step first raises sigma by the share min(churn / num_steps, sqrt(2) - 1). More
-            forgets more, and the weights vary more; at a given churn both errors fall with num_steps.
-        churn_max: EDM's S_max, the largest sigma that is kicked; None has no limit.
-        raw_solver: the solver of draws that nobody weighs; None takes `solver`. Kicks forget the errors that the flow
-            keeps, so that churned draws are better than those of the flow, which alone have a cheap and exact density.
-        raw_num_steps: steps of those draws; None takes `num_steps`.
+        divergence: how the density of a draw is computed. "exact" takes determinants, from dim forward-mode products.
+            "hutchinson" estimates them with random probes. "integrated" is the paper's: the divergence by probes,
+            integrated along the steps of euler; it is not the density of what these steps make. "automatic" is exact up
+            to 16 dimensions, and else hutchinson.
+        num_probes: the number of random probes of Hutchinson's estimator.
+        chunk_size: how many samples are integrated at once. It limits memory and does not change results.
+        is_quasi_random: draws of a level start from scrambled Sobol points, which cover the modes more evenly than
+            independent ones. Draws of the finished sampler are always independent.
+        churn: EDM's S_churn. Every step first raises sigma by the share min(churn / num_steps, sqrt(2) - 1). A larger
+            value removes more errors, and makes the weights vary more. Both effects shrink with num_steps.
+        churn_max: EDM's S_max, the largest sigma at which there are kicks. None sets no limit.
+        raw_solver: the solver of draws without weights. None takes `solver`. Churned draws are better than those of the
+            flow, because kicks remove errors. Only the flow has an exact density that is cheap.
+        raw_num_steps: steps of draws without weights. None takes `num_steps`.
     """
 
     solver: Literal["heun", "euler", "churn", "sde"] = "heun"
     num_steps: int = 32
-    divergence: Literal["automatic", "exact", "hutchinson"] = "automatic"
+    divergence: Literal["automatic", "exact", "hutchinson", "integrated"] = "automatic"
     num_probes: int = 4
     chunk_size: int = 2000
     is_quasi_random: bool = True
@@ -191,9 +213,10 @@ class Sampling:
 
     @property
     def raw(self) -> "Sampling":
-        """The settings of draws that nobody weighs."""
+        """The settings of draws without weights."""
         solver, num_steps = self.raw_solver or self.solver, self.raw_num_steps or self.num_steps
-        return replace(self, solver=solver, num_steps=num_steps, raw_solver=None, raw_num_steps=None)
+        how = {} if solver == self.solver or self.divergence != "integrated" else {"divergence": "automatic"}
+        return replace(self, solver=solver, num_steps=num_steps, raw_solver=None, raw_num_steps=None, **how)
 
     def __post_init__(self) -> None:
         require_choice("sampling.solver", self.solver, _SOLVERS)
@@ -202,7 +225,10 @@ class Sampling:
             require_choice("sampling.raw_solver", self.raw_solver, _SOLVERS)
         if self.raw_num_steps is not None:
             require_count("sampling.raw_num_steps", self.raw_num_steps, 2)
-        require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson"))
+        require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson", "integrated"))
+        is_possible = self.divergence != "integrated" or self.solver == "euler"
+        remedy = "set sampling.solver = 'euler', or sampling.divergence = 'automatic'"
+        require(is_possible, "sampling.divergence", self.divergence, "integrated with solver euler only", remedy)
         require_count("sampling.num_probes", self.num_probes)
         require_count("sampling.chunk_size", self.chunk_size)
         require_flag("sampling.is_quasi_random", self.is_quasi_random)
@@ -216,14 +242,14 @@ class Guidance:
     """How models of hotter levels become the proposal for the next level.
 
     Args:
-        kind: finite_difference extrapolates between models (the paper); conditioned asks the network for the next
-            temperature (the paper's model extrapolation, where nothing is anticipated); none takes the coldest model as
-            it is; automatic takes the one of several whose weights promise the largest effective size, at no
-            evaluation. Three more are the laboratory's, for the paper's ablations: second_order extrapolates from three
-            levels where one network knows so many; autodiff is a Taylor step of the conditioned network; rescale
+        kind: "finite_difference" extrapolates from two models (the paper). "conditioned" asks one network for the next
+            temperature; without `is_anticipating` this is the paper's model extrapolation. "none" takes the coldest
+            model as it is. "automatic" compares several ways and takes the one with the largest expected effective
+            size; this costs no evaluation. Three more are for the paper's ablations: "second_order" extrapolates from
+            three levels with one network, "autodiff" is a Taylor step of the conditioned network, and "rescale"
             multiplies the coldest model's score by the ratio of temperatures.
-        coordinate: T (the paper) or log_T: in what the finite difference and the Taylor step are linear.
-        is_anticipating: train the shared network also on the last buffer reweighted to the next temperature, which
+        coordinate: the finite difference and the Taylor step are linear in T (the paper) or in log_T.
+        is_anticipating: also train the shared network on the last buffer, reweighted to the next temperature. This
             costs no evaluation.
     """
 
@@ -247,15 +273,15 @@ class Resampling:
     """Truncated importance weights, and what becomes of them.
 
     Args:
-        quantile: weights above this quantile are cut to it (the paper's tau); 1 cuts none; None cuts as little as
-            brings the effective share to 0.2 (or `min_effective`), and nothing where it is larger already.
-        min_effective: with quantile None, cut further where that leaves fewer samples than so many in effect, but to a
-            share of one half at the most: a network trained on a hundred samples reproduces those, and every colder
-            level inherits it.
-        is_resampled: draw equally weighted samples, with duplicates (the paper); otherwise every sample is kept with
-            its weight, and training draws by weight.
-        scheme: multinomial (the paper) or systematic (less noise), where resampled.
-        levels: which levels are corrected by their weights: all, all but the last (the paper on Many-Well-32), or none.
+        quantile: weights above this quantile are lowered to it (the paper's tau). 1 lowers none. None lowers as few as
+            possible: until the effective share is 0.2, or until `min_effective` samples are effective.
+        min_effective: for quantile None, the number of effective samples to reach, but at an effective share of one
+            half at most. The reason: a network trained on a hundred samples only repeats them, and every colder level
+            inherits that.
+        is_resampled: True draws samples of equal weight, with duplicates (the paper). False keeps every sample with its
+            weight, and training draws by weight.
+        scheme: how samples are drawn if `is_resampled`: "multinomial" (the paper) or "systematic" (less noise).
+        levels: which levels are corrected by their weights: "all", "but_last" (the paper on Many-Well-32) or "none".
     """
 
     quantile: float | None = None
@@ -273,5 +299,5 @@ class Resampling:
         require_choice("resampling.levels", self.levels, ("all", "but_last", "none"))
 
     def least_share(self, num: int) -> float:
-        """The effective share that the weights of `num` samples are cut to, with quantile None."""
-        return max(_LEAST_SHARE, min(_MOST_CUT, self.min_effective / num))
+        """The effective share to which the weights of `num` samples are truncated, for quantile None."""
+        return max(_LEAST_SHARE, min(_MOST_SHARE, self.min_effective / num))

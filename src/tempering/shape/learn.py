@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import reporting
+from tempering.devices import by_row, on_devices
 from tempering.kernels.base import ChainState, init
 from tempering.kernels.multi_scale import MultiScaleMALA
 from tempering.kernels.step_size import guess
@@ -159,10 +160,10 @@ def _run_chains(key: Key, target: Target, starts: Array, num: int, ledger: Ledge
         return jax.block_until_ready(_chains(key, target, positions))
 
 
-@eqx.filter_jit
+@on_devices
 def _chains(key: Key, target: Target, positions: Float[Array, "chain dim"]) -> ChainState:
     kernel, beta = MultiScaleMALA(), jnp.ones(())
-    states = jax.vmap(lambda position: init(position, target))(positions)
+    states = by_row(lambda position: init(position, target))(positions)
     is_finite = jnp.all(jnp.isfinite(states.log_density_grad), axis=1, keepdims=True)
     gradients = jnp.where(is_finite, states.log_density_grad, jnp.inf)
     step_size = jnp.maximum(_WIDEST * guess(gradients, beta[None], kernel.scale_power)[0], 1e-12)
@@ -170,7 +171,7 @@ def _chains(key: Key, target: Target, positions: Float[Array, "chain dim"]) -> C
     def advance(states: ChainState, key: Key) -> tuple[ChainState, ChainState]:
         keys = jax.random.split(key, positions.shape[0])
         step = lambda key, state: kernel.step(key, state, target, beta=beta, step_size=step_size)[0]  # noqa: E731
-        states = jax.vmap(step)(keys, states)
+        states = by_row(step)(keys, states)
         return states, states
 
     return jax.lax.scan(advance, states, jax.random.split(key, _NUM_STEPS))[1]

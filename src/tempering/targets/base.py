@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import equinox as eqx
 import jax
 
+from tempering.devices import by_row, on_devices
 from tempering.targets.path import ReferenceValues
 from tempering.targets.references import ReferenceLike, as_reference
 from tempering.transforms.centred import Centred
@@ -79,7 +80,7 @@ class Target(eqx.Module):
     """What chains move with: one of each particle, or of each of the blocks of equal size that make a point."""
 
     atom_kinds = _Optional[tuple[int, ...]](())
-    """Who the particles are, where they are told apart."""
+    """The kind of every particle, if kinds differ."""
 
     bonds = _Optional[tuple[tuple[int, int], ...]](())
     """Pairs of particles that are joined."""
@@ -174,9 +175,9 @@ def evaluate_reference(target: Target, x: Float[Array, " dim"]) -> ReferenceValu
     return None if reference is None else ReferenceValues(*jax.value_and_grad(reference.log_density)(x))
 
 
-@eqx.filter_jit
+@on_devices
 def evaluate_many(
     target: Target, x: Float[Array, "particle dim"], chunk_size: int = 10_000
 ) -> tuple[Float[Array, " particle"], Float[Array, "particle dim"]]:
     """Log densities and gradients of many points, exactly one evaluation each: no chunk is padded."""
-    return jax.lax.map(lambda point: evaluate(target, point), x, batch_size=chunk_size)
+    return by_row(lambda point: evaluate(target, point), chunk_size=chunk_size)(x)

@@ -12,6 +12,8 @@ from tempering.types import Array, Float
 
 __all__ = ["ReferenceValues", "log_ratio", "tempered"]
 
+_BEYOND = 1.001
+"""Above which a beta is meant, and is no rounding error of 1."""
 _LOWEST = -1e30
 """Stands for -inf of a reference, so that at beta = 1 it counts for nothing instead of 0 times infinity."""
 
@@ -28,7 +30,8 @@ def tempered(beta: Float[Array, "*beta"], value: Array, of_reference: Array | No
     if of_reference is None:
         return beta * value
     mixed = beta * value + (1.0 - beta) * jnp.maximum(of_reference, _LOWEST)
-    return jnp.where(beta < 1.0, mixed, value)  # 0 times a gradient that is not finite would be NaN
+    # 0 times a gradient that is not finite would be NaN. Beyond 1 the path goes on: FAB's ends at p^2 / r.
+    return jnp.where((beta < 1.0) | (beta > _BEYOND), mixed, value)
 
 
 def log_ratio(log_density: Array, reference: ReferenceValues | None) -> Array:

@@ -1,4 +1,4 @@
-"""Truncated importance weights: the largest are cut down, which bounds their variance at the price of a bias."""
+"""Truncated importance weights: the largest are lowered. This bounds their variance, at the price of a bias."""
 
 import math
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import reporting
+from tempering.devices import on_devices
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.runs.ledger import Ledger
@@ -14,7 +15,7 @@ from tempering.targets.cost import spend
 from tempering.types import Array, Float
 from tempering.weights.ess import ess_fraction
 from tempering.weights.log_z import log_z_with_tail
-from tempering.weights.pareto import pareto_k
+from tempering.weights.pareto import pareto_k, unseen_mass
 
 __all__ = ["Weighted", "weigh"]
 
@@ -43,6 +44,11 @@ class Weighted(eqx.Module):
     def pareto_k(self) -> float:
         """The tail index of the weights."""
         return pareto_k(self.log_weights)
+
+    @property
+    def unseen(self) -> float:
+        """The share of the mass beyond the largest weight."""
+        return unseen_mass(self.log_weights)
 
     def require_weight(self) -> None:
         """Raise a DensityError if no sample has a positive weight."""
@@ -75,11 +81,12 @@ def weigh(
         return Weighted(states, log_weights, int(num_nonfinite))
 
 
-@eqx.filter_jit
+@on_devices
 def _weighed(target, x: Array, log_q: Array, beta: Array) -> tuple[ChainState, Array, Array]:
     """The samples with their values, their log weights, and the number of those that should not happen."""
     reference = jax.vmap(lambda point: evaluate_reference(target, point))(x)
-    states = ChainState(x, *evaluate_many(target, x), reference)
+    log_density, gradient = evaluate_many(target, x)
+    states = ChainState(x, log_density, gradient, reference)
     is_usable = jnp.isfinite(states.log_density) & jnp.isfinite(log_q)
     is_usable &= jnp.all(jnp.isfinite(states.tempered_grad(beta)), axis=-1)
     is_outside = jnp.isneginf(states.log_density) & jnp.isfinite(log_q)

@@ -128,6 +128,13 @@ class EGNN(eqx.Module):
     ) -> Float[Array, " dim"]:
         """The raw network output of one configuration."""
         del c_in  # distances stay in scaled coordinates
+        _, moves = self.states_and_moves(x, c_noise, c_temperature)
+        return self.geometry.restrict(moves.reshape(-1))
+
+    def states_and_moves(
+        self, x: Float[Array, " dim"], c_noise: Float[Array, ""], c_temperature: Float[Array, ""]
+    ) -> tuple[Float[Array, "particle width"], Float[Array, "particle xyz"]]:
+        """What every particle has learned, and how far it has moved. Turning x turns the moves alone."""
         num, axes = self.geometry.num_particles, self.geometry.spatial_dim
         start = self.geometry.embed(x).reshape(num, axes).T
         squared = lengths(differences(start)) ** 2
@@ -137,4 +144,4 @@ class EGNN(eqx.Module):
             hidden = hidden + self.identity[self.topology.kinds]
         for layer in self.layers:
             hidden, moved = layer(hidden, moved, squared, self.topology)
-        return self.geometry.restrict((moved - start).T.reshape(-1))
+        return hidden, (moved - start).T

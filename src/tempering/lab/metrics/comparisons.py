@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from tempering.lab.metrics.alignment import aligned_w2, most_permuted
+from tempering.lab.metrics.alignment import aligned_w2, most_permuted, paper_aligned_w2
 from tempering.lab.metrics.distances import PAPER_MAX_ITERATIONS, paper_w2, wasserstein_1, wasserstein_2
 from tempering.lab.metrics.energy import (
     NUM_BINS,
@@ -28,10 +28,23 @@ from tempering.lab.metrics.mmd import EnergyMMD, energy_mmd
 from tempering.lab.metrics.particles import distance_tvd
 from tempering.transforms.centred import Centred
 
-__all__ = ["ABOUT", "PAPER_COMPARISONS", "Comparison", "FloorPair", "Points", "compare", "comparisons_of"]
+__all__ = [
+    "ABOUT",
+    "PAPER_COMPARISONS",
+    "Comparison",
+    "FloorPair",
+    "Points",
+    "compare",
+    "comparisons_of",
+    "paper_comparisons_of",
+]
 
 _MAX_FLOOR_PAIRS = 4
 """Disjoint pairs of reference sets, at most, over which the floor of a costly metric is averaged."""
+_MOST_PER_ATOM = 1_000
+"""Configurations of each set in the paper's per-atom distance: a million rotations, each applied to every atom."""
+_MMD_ROWS = 10_000
+"""Energies of each set in the MMD, the paper's number: ten seconds, and memory that does not grow."""
 _MOST_AT_ONCE = 4_000
 """Points of a transport up to which five run at once: POT takes up to 0.7 GB each, an assignment a fifth of it."""
 
@@ -63,8 +76,8 @@ class FloorPair:
 class Comparison:
     """A computation on what it `reads` of two sets, giving the metrics `names`.
 
-    `is_costly` ones get fewer rows, and no more than `most` of them. `is_apart` ones spend their time outside Python's
-    lock: several run at once.
+    `is_costly` ones get fewer rows, and no more than `most` of them; or `own` rows, whatever the others
+    get. `is_apart` ones spend their time outside Python's lock: several run at once.
     """
 
     names: tuple[str, ...]
@@ -72,6 +85,7 @@ class Comparison:
     compute: Callable[..., float | tuple[float, ...]]
     is_costly: bool = False
     most: int | None = None
+    own: int | None = None
     is_apart: bool = False
 
     def __call__(self, judged: Points, trusted: Points) -> tuple[float, ...]:
@@ -83,7 +97,9 @@ _OF_ENERGIES = (
     Comparison(("energy_tvd",), "energies", energy_tvd),
     Comparison(("energy_w1",), "energies", energy_wasserstein_1),
     Comparison(("energy_w2",), "energies", energy_wasserstein_2),
-    Comparison(tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True),
+    Comparison(
+        tuple(f"energy_{name}" for name in EnergyMMD._fields), "energies", energy_mmd, is_costly=True, own=_MMD_ROWS
+    ),
 )
 _OF_POINTS = (
     *_OF_ENERGIES,
@@ -94,6 +110,17 @@ PAPER_COMPARISONS = (
     Comparison(("paper_energy_tvd",), "energies", paper_energy_tvd),
     Comparison(("paper_w2",), "points", paper_w2, is_costly=True, is_apart=True),
 )
+
+
+def paper_comparisons_of(geometry: Centred | None) -> tuple[Comparison, ...]:
+    """The definitions of the paper's code, for points or for configurations of particles."""
+    if geometry is None:
+        return PAPER_COMPARISONS
+    per_atom = partial(paper_aligned_w2, **geometry.as_dict())
+    return (
+        *PAPER_COMPARISONS,
+        Comparison(("paper_aligned_w2",), "points", per_atom, is_costly=True, most=_MOST_PER_ATOM),
+    )
 
 
 def comparisons_of(geometry: Centred | None, *, is_labelled: bool = False) -> tuple[Comparison, ...]:
@@ -133,6 +160,11 @@ ABOUT = {
     "permuted_w2": ("length", "W2 with configurations turned, reflected and relabelled: a search, so an upper bound"),
     "paper_energy_tvd": ("", "the paper's TVD: samples outside the reference's energies are dropped"),
     "paper_w2": ("length", f"the paper's 'W2': Euclidean cost, POT stopped at {PAPER_MAX_ITERATIONS:,} iterations"),
+    "paper_aligned_w2": (
+        "length",
+        "the paper's code's 'W2' of particles: configurations turned onto each other (Kabsch), the mean over atoms "
+        "of how far they are apart, no square or root",
+    ),
     "second_moment_error": ("length^2", "absolute error of E|x|^2"),
     "region_tv": ("", "total variation of mode weights"),
     "region_max_error": ("", "largest absolute error of a region weight"),
@@ -143,7 +175,7 @@ def compare(comparison: Comparison, judged: Points, trusted: Points, floor_pair:
     """The metrics of one comparison, with their floors."""
     num_samples, num_trusted = len(judged), len(trusted)
     if comparison.is_costly:
-        limit = min(limit, comparison.most or limit)
+        limit = comparison.own or min(limit, comparison.most or limit)
         num_samples = num_trusted = min(limit, num_samples, num_trusted)
     parts = _floor_parts(comparison, floor_pair, num_samples, num_trusted)
     (values, failure), *floors = _attempt_all(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tempering.adapters import as_target
-from tempering.lab.metrics.comparisons import ABOUT, PAPER_COMPARISONS, FloorPair, Points, compare, comparisons_of
+from tempering.lab.metrics.comparisons import ABOUT, FloorPair, Points, compare, comparisons_of, paper_comparisons_of
 from tempering.lab.metrics.metric import Metric, MetricError, MetricsReport, checked_points
 from tempering.lab.metrics.molecules import molecule_metrics
 from tempering.lab.metrics.observables import expected_mean_error, second_moment_error
@@ -53,8 +53,10 @@ def evaluate_samples(
         reference: exact or trusted samples, shape (m, dim), finite, at least 4.
         reference_second: a second, independent such set for the floors. Without it they come from the halves of
             `reference`, hence at N <= m/2, and are the larger for it; `Metric.num_floor` tells.
-        num_transport: N for transport distances and MMD, whose cost grows with N^2 or faster; at most n and m.
-        paper_compatible: add `paper_w2` and `paper_energy_tvd`, the definitions of the paper's code.
+        num_transport: N for transport distances, whose cost grows with N^2 or faster; at most n and m. MMD takes up to
+            10,000, the paper's number, in any case.
+        paper_compatible: add `paper_w2`, `paper_energy_tvd` and, of particles, `paper_aligned_w2`: the definitions of
+            the paper's code.
         seed: of the shuffles that choose the N rows, so that the order of the samples does not matter.
         on_metric: called with (name, number done, number in all) before each computation.
 
@@ -79,7 +81,7 @@ def evaluate_samples(
         raise MetricError(f"num_transport is {num_transport}; give at least 2")
     is_molecule = isinstance(target, MoleculeTarget)
     comparisons = comparisons_of(target.geometry, is_labelled=is_molecule)
-    comparisons += PAPER_COMPARISONS if paper_compatible else ()
+    comparisons += paper_comparisons_of(target.geometry) if paper_compatible else ()
     total = len(comparisons) + 1
     metrics = _count_nonfinite(judged)
     for done, comparison in enumerate(comparisons):

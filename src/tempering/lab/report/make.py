@@ -1,10 +1,13 @@
 """The report of a run: figures and page from its folder, and nothing else."""
 
+import copy
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tempering.errors import require_extra
+from tempering.errors import SettingsError, require_extra
 from tempering.lab.report.contents import Story, read_contents
 from tempering.lab.report.drawing import figure_files
 from tempering.lab.report.molecule_report import MOLECULE_FIGURES, in_atoms
@@ -17,10 +20,12 @@ from tempering.plots.particle_figures import configurations_figure, distances_fi
 from tempering.plots.sampler_figures import marginals_figure
 from tempering.plots.style import Picture
 from tempering.runs.storage import as_path, write_bytes
+from tempering.sampler import Sampler
 
-__all__ = ["FIGURES", "PARTICLE_FIGURES", "make_report"]
+__all__ = ["FIGURES", "PARTICLE_FIGURES", "make_report", "report_of"]
 
 _FORMS = ("png", "svg", "pdf")
+_BESIDE = ("config.json", "environment.json", "stats.jsonl", "result.json", "evaluation.npz")
 
 
 def _corner(story: Story) -> Picture | None:
@@ -96,23 +101,68 @@ def make_report(folder: Path) -> Path:
         SettingsError: if Matplotlib or Jinja is not installed.
         RunFolderError: if it is not the folder of a run, is damaged, or cannot be written.
     """
+    folder = as_path(folder)
+    html, figures = _drawn(folder)
+    for name in FIGURES | PARTICLE_FIGURES | MOLECULE_FIGURES:
+        for form in _FORMS:
+            path = folder / "figures" / f"{name}.{form}"
+            if name in figures:
+                write_bytes(path, figures[name][form])
+            else:
+                with suppress(OSError):  # of an earlier report, which may have had more to show
+                    path.unlink()
+    path = folder / "report.html"
+    write_bytes(path, html)
+    return path
+
+
+def report_of(sampler: Sampler, file: str | Path) -> Path:
+    """Write the page of a sampler to one file: what `tempering report` makes of its folder, as it is now.
+
+    Args:
+        sampler: saved or not. What its folder knows beside it (levels, settings, versions) is on the page too.
+        file: of the page, which ends in .html. An older page there is replaced.
+
+    Raises:
+        SettingsError: if the file has another ending, or if Matplotlib or Jinja is not installed.
+        RunFolderError: if the file cannot be written.
+    """
+    _require_extras()
+    file = as_path(file, "file")
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise SettingsError(f"the report is a web page, not {file.suffix or 'a file without an ending'}; give .html")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / (sampler.folder or file.with_suffix("")).resolve().name  # which the page is called after
+        folder.mkdir()
+        if sampler.folder is not None:
+            _copy_beside(sampler.folder, folder)
+        copy.copy(sampler).save(folder)
+        html, _ = _drawn(folder)
+    write_bytes(file, html)
+    return file
+
+
+def _copy_beside(source: Path, folder: Path) -> None:
+    """Copy what the folder of a run holds beside its sampler; what is not there is left out."""
+    for name in _BESIDE:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    if (source / "levels").is_dir():
+        shutil.copytree(source / "levels", folder / "levels")
+
+
+def _require_extras() -> None:
     require_extra("matplotlib", "reports")
     require_extra("jinja2", "reports")
-    folder = as_path(folder)
+
+
+def _drawn(folder: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
+    """The page of a folder, and its figures by name and form."""
+    _require_extras()
     story = in_atoms(read_contents(folder))
     assert isinstance(story, Story)
     drawn_here = MOLECULE_FIGURES | (FIGURES if story.geometry is None else PARTICLE_FIGURES)
-    figures = {}
-    for name in FIGURES | PARTICLE_FIGURES | MOLECULE_FIGURES:
-        picture = drawn_here[name](story) if name in drawn_here else None
-        if picture is None:
-            for form in _FORMS:
-                with suppress(OSError):  # of an earlier report, which may have had more to show
-                    (folder / "figures" / f"{name}.{form}").unlink()
-            continue
-        figures[name] = figure_files(picture)
-        for form, content in figures[name].items():
-            write_bytes(folder / "figures" / f"{name}.{form}", content)
-    path = folder / "report.html"
-    write_bytes(path, page(story, figures).encode())
-    return path
+    pictures = {name: draw(story) for name, draw in drawn_here.items()}
+    order = (name for name in FIGURES | PARTICLE_FIGURES | MOLECULE_FIGURES if pictures.get(name) is not None)
+    figures = {name: figure_files(pictures[name]) for name in order}
+    return page(story, figures).encode(), figures

@@ -10,6 +10,7 @@ from tempering.plots.pair_figures import nearest_shares
 from tempering.runs.ledger import APART, stage_name
 from tempering.runs.watching import evaluations_of
 from tempering.runs.words import DASH, duration_text, number_text, with_error
+from tempering.sampler.diagnosis.pages import address_of, page_of
 from tempering.sampler.html import BADGES, small_histogram
 from tempering.sampler.words import estimate_rows, named
 
@@ -160,7 +161,12 @@ def finding_cards(story: Story) -> list[dict[str, str]] | None:
         return None
     names = ("name", "status", "measured", "meaning", "advice")
     plain = [{name: str(entry.get(name) or "") for name in names} for entry in found]
-    known = [entry | {"mark": _MARKS.get(entry["status"], "?")} for entry in plain]
+    known = [
+        entry
+        | {"mark": _MARKS.get(entry["status"], "?")}
+        | {"page": page_of(entry["name"]) or "", "address": address_of(entry["name"]) or ""}
+        for entry in plain
+    ]
     return sorted(known, key=lambda entry: _ORDER.index(entry["status"]) if entry["status"] in _ORDER else 0)
 
 

@@ -34,7 +34,7 @@ class QualityRow:
 
 
 def quality_rows(result: dict[str, Any]) -> list[QualityRow]:
-    """One row a metric, in the order of the result; a failed metric is a row too."""
+    """One row per metric, in the order of the result; a failed metric is a row too."""
     return [_quality_row(str(name), metric or {}) for name, metric in (result.get("metrics") or {}).items()]
 
 
@@ -118,7 +118,7 @@ def ledger_rows(result: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def quality_lines(result: dict[str, Any]) -> list[str]:
-    """Quality against floor, a line a metric; then cost, failures, findings that are not good, and the verdict."""
+    """Quality against floor, one line per metric; then cost, failures, findings that are not good, and the verdict."""
     header = ("metric", "value", "floor", "vs floor", "N")
     rows = [(r.name, r.value, r.floor, r.versus, r.num_samples) for r in quality_rows(result)]
     seed = None if result.get("seed") is None else f"seed {result['seed']}"

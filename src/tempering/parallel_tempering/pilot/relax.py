@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from tempering.compilation import quick
+from tempering.devices import by_row, on_devices
 from tempering.kernels import Kernel
 from tempering.parallel_tempering.run import start
 from tempering.parallel_tempering.state import TemperingState
@@ -76,13 +77,13 @@ def climb(
     return _climb(target, positions)
 
 
-@eqx.filter_jit
+@on_devices
 def _climb(target: Target, positions: Float[Array, "chain dim"]) -> Float[Array, "chain dim"]:
     def step(position: Array, _) -> tuple[Array, None]:
         moved = position + _REACH * jnp.tanh(_REACH * jax.grad(target.log_density)(position))
         return jnp.where(jnp.all(jnp.isfinite(moved)), moved, position), None
 
-    return jax.vmap(lambda position: jax.lax.scan(step, position, length=NUM_STEPS)[0])(positions)
+    return by_row(lambda position: jax.lax.scan(step, position, length=NUM_STEPS)[0])(positions)
 
 
 @quick

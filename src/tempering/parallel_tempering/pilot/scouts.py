@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.compilation import quick
+from tempering.devices import by_row, on_devices
 from tempering.kernels import ChainState, Kernel, StepSizes, init
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.run import Rules, collect, evenly
@@ -167,7 +168,7 @@ def _most_astray(path: ChainState, centre: Float[Array, " dim"], beta: Float[Arr
     return jax.tree.map(lambda leaf: leaf[jnp.argsort(cosine)[:num]], flat)
 
 
-@eqx.filter_jit
+@on_devices
 def ascend(
     target: Target,
     chain: ChainState,
@@ -193,7 +194,7 @@ def ascend(
 
         return jax.lax.scan(step, (state, step_size), length=num_steps)[0][0]
 
-    return jax.vmap(one)(chain)
+    return by_row(one)(chain)
 
 
 @quick

@@ -64,7 +64,7 @@ def compare_draws(first, second, sets: list[DrawnSet], *, num: int, seed: int) -
         meaning = "too few to compare two fits by"
         findings.append(Finding("draws of two fits", "doubtful", measured, meaning, "raise `budget`, or `num=`"))
         return findings
-    findings.append(_moments(*sets))
+    findings.append(moments(*sets))
     findings.append(_missing(first, second, sets, seed))
     return findings
 
@@ -80,7 +80,7 @@ def drawn_to_compare(sampler, num: int, seed: int, *, is_weighted: bool) -> Draw
     return np.asarray(draws), np.full(num, 1.0 / num), np.asarray(log_q)
 
 
-def _moments(first: tuple, second: tuple) -> Finding:
+def moments(first: tuple, second: tuple) -> Finding:
     """Means, standard deviations and quantiles of all coordinates against their Monte Carlo errors."""
     numbers = [_statistics(positions, weights) for positions, weights, _ in (first, second)]
     pooled = np.concatenate([first[0], second[0]])

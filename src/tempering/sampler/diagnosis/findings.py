@@ -32,12 +32,14 @@ from tempering.sampler.diagnosis.thresholds import (
     MOST_COUNT,
     MOST_LOST,
     MUCH_HIDDEN,
+    MUCH_UNSEEN,
     TOO_FEW_EFFECTIVE,
+    UNSEEN_OF_FEW,
     VERY_HIGH_K,
 )
 from tempering.sampler.diagnosis.verdict import Finding
 
-__all__ = ["recorded_findings"]
+__all__ = ["recorded_findings", "weight_findings"]
 
 _REFERENCE = (
     "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
@@ -51,11 +53,32 @@ _COVER = (
 
 
 def recorded_findings(sampler) -> list[Finding]:
-    """One finding a check, in the order of the run."""
+    """One finding for each check, in the order of the run."""
     levels, checks = sampler.levels, sampler.checks
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
-    findings = [*start, *mode_findings(checks), *_way(sampler), *_rescues(levels), *_final(sampler), *_covered(sampler)]
-    return [*findings, *_determinants(sampler), *_values(sampler), *_hurry(checks)]
+    findings = [
+        *start,
+        *mode_findings(checks),
+        *_way(sampler),
+        *_rescues(levels),
+        *weight_findings(sampler),
+        *_covered(sampler),
+    ]
+    return [*findings, *_determinants(sampler), *_values(sampler), *_failures(sampler), *_hurry(checks)]
+
+
+def _failures(sampler) -> list[Finding]:
+    """Points that failed on the host and were taken as outside the support, by the user's choice."""
+    host, spent = sampler.host, max(1, sampler.evaluations)
+    if host is None or not host.num_failed:
+        return []
+    kinds = ", ".join(f"{num:,} {kind}" for kind, num in sorted(host.failed.items()))
+    measured = f"{host.num_failed:,} points of {spent:,} failed twice ({kinds})"
+    meaning = "they count as outside the support"
+    is_much = host.num_failed > BAD_VALUES * spent
+    meaning += ", and are so many that what lies there may be missing" if is_much else ""
+    remedy = "`tempering points` on the run's folder lists them; mend the function there, or give a longer `timeout=`"
+    return [Finding("points that failed", "doubtful" if is_much else "note", measured, meaning, remedy)]
 
 
 def _hurry(checks: Checks) -> list[Finding]:
@@ -188,7 +211,7 @@ def _way(sampler) -> list[Finding]:
             return [Finding("levels on the way", "unknown", measured, meaning, advice)]
         meaning = "a level rests on a handful of draws, and all that follows with it"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
-    if tails and max(tails) > VERY_HIGH_K:
+    if any(_has_tail(level.pareto_k, level.unseen, level.num_draws, VERY_HIGH_K, is_both=True) for level in guided):
         meaning = "a few draws outweigh the rest of a level: what they stand for was hardly ever drawn"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     if dropped:
@@ -200,6 +223,19 @@ def _way(sampler) -> list[Finding]:
         meaning = "that model does not draw all that the level above has: a mode may have been dropped"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     return [Finding("levels on the way", "good", measured, "every level has enough effective draws")]
+
+
+def _has_tail(k: float | None, unseen: float | None, num: int | None, high: float, *, is_both: bool = False) -> bool:
+    """Whether weights beyond those drawn may hold much of the mass; k decides where that was not measured.
+
+    Args:
+        is_both: whether k must be high as well.
+    """
+    is_high = k is not None and k > high
+    if unseen is None:
+        return is_high
+    holds = unseen > max(MUCH_UNSEEN, UNSEEN_OF_FEW / (num or math.inf))
+    return holds and (is_high or not is_both)
 
 
 def _is_hidden(level: LevelRecord) -> bool:
@@ -221,13 +257,13 @@ def _rescues(levels: list[LevelRecord]) -> list[Finding]:
     return [Finding("levels that went wrong", "doubtful", measured, meaning, f"{_MORE}, `support=` or `reference=`")]
 
 
-def _final(sampler) -> list[Finding]:
+def weight_findings(sampler) -> list[Finding]:
     """The final weights, and log Z from them and from the last level."""
     name, all_draws = "final weights", getattr(sampler, "weighed", None)
-    share, num, k = sampler.ess_fraction, sampler.checks.num_final_draws, sampler.pareto_k
+    share, num, k, unseen = sampler.ess_fraction, sampler.checks.num_final_draws, sampler.pareto_k, None
     log_z = (sampler.checks.log_z_final, sampler.checks.log_z_final_error)
     if all_draws is not None:
-        share, num, k = all_draws.ess_fraction, all_draws.num, all_draws.pareto_k
+        share, num, k, unseen = all_draws.ess_fraction, all_draws.num, all_draws.pareto_k, all_draws.unseen
         # Where probes estimate determinants, only the fit's own draws were checked.
         log_z = (all_draws.log_z, all_draws.log_z_error) if sampler.checks.determinants == "exact" else log_z
     if share is None:
@@ -238,7 +274,10 @@ def _final(sampler) -> list[Finding]:
     measured = f"effective share {share:.3f} of {num or 0:,} draws, Pareto k {shown}"
     if all_draws is not None and num != sampler.checks.num_final_draws:
         measured += f" (of the fit's {sampler.checks.num_final_draws or 0:,} alone {_number(sampler.ess_fraction):.3f})"
-    has_tail, has_no_mean = k is not None and k > HIGH_K, k is not None and k > VERY_HIGH_K
+    if unseen is not None:
+        measured += f", {unseen:.1%} of the mass beyond the largest weight"
+    has_tail = _has_tail(k, unseen, num, HIGH_K)
+    has_no_mean = has_tail and k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
     if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
         meaning = "too few draws were weighed to say how good they are: the budget is too small for a verdict"
@@ -252,9 +291,10 @@ def _final(sampler) -> list[Finding]:
             meaning += ", and draws without weights differ from the target"
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     elif has_tail:
+        why = f"a k above {HIGH_K}" if unseen is None else f"{unseen:.0%} of the mass may lie beyond what was drawn"
         meaning = (
-            f"a k above {HIGH_K}, a heavy tail of the largest weights: what they stand for is drawn too rarely, and "
-            "weighted means, log Z and their errors are not to be relied on"
+            f"{why}, a heavy tail of the largest weights: what they stand for is drawn too rarely, and weighted means, "
+            "log Z and their errors are not to be relied on"
         )
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     else:

@@ -24,6 +24,10 @@ MOST_LOST = 0.2
 
 HIGH_K, VERY_HIGH_K = RELIABLE_K, 1.0
 """Above the first means over weights cannot be trusted, above the second they need not exist (Vehtari et al. 2024)."""
+MUCH_UNSEEN, UNSEEN_OF_FEW = 0.03, 15.0
+"""Share of the mass beyond the largest weight that leaves a doubt, and the same times the number of draws, where these
+are few and each is a large share. Simulated (docs/trust.md): of weights that are wrong by 0.05 because of a region that
+a few draws met, this misses a quarter of what a k above 0.7 misses, and it leaves alone a tail that holds nothing."""
 LOW_SHARE = 0.05
 """Effective share below which twenty draws are worth one: weighted means are noise and unweighted ones biased."""
 FEW_EFFECTIVE, TOO_FEW_EFFECTIVE = 100.0, 20.0

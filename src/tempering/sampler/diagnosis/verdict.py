@@ -2,6 +2,8 @@
 
 from dataclasses import asdict, dataclass, fields
 
+from tempering.sampler.diagnosis.pages import page_of
+
 __all__ = ["UNKNOWABLE", "Finding", "Verdict"]
 
 _MARKS = {"wrong": "XX", "doubtful": "!!", "unchecked": "??", "unknown": "..", "note": "--", "good": "ok"}
@@ -45,6 +47,11 @@ class Finding:
         """A finding as a file has it; words that are not there are empty."""
         return cls(**{field.name: str(entry.get(field.name) or "") for field in fields(cls)})
 
+    @property
+    def page(self) -> str | None:
+        """Where the documentation explains it, such as `docs/doubtful.md#final-weights`."""
+        return page_of(self.name)
+
     def line(self) -> str:
         """All of it in one line."""
         return "; ".join(words for words in (f"{self.name}: {self.measured}", self.meaning, self.advice) if words)
@@ -54,6 +61,7 @@ class Finding:
         if self.status != "good":
             lines.append(f"     {self.meaning}")
             lines += [f"     What to do: {self.advice}"] if self.advice else []
+            lines += [f"     More: {self.page}"] if self.page else []
         return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ mirrored or its particles renamed; `geometry` has the coordinates in which it ha
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -14,26 +14,38 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import DensityError, SettingsError, first_line
-from tempering.settings.checks import require_count, require_kind, require_number, require_positive
+from tempering.settings.checks import require_choice, require_count, require_kind, require_number, require_positive
 from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Bool, Float
 
-__all__ = ["PairPotential", "TangentBelow"]
+__all__ = ["ContinuedBelow", "PairPotential"]
+
+_DEGREES = {"tangent": 1, "spline": 3}
+"""Of the polynomial that takes the place of V below the radius of smoothing."""
 
 
-class TangentBelow(eqx.Module):
-    """V(r) above a radius and its tangent line there below it: value and slope are continuous, and finite at r = 0."""
+class ContinuedBelow(eqx.Module):
+    """V(r) above a radius, and below it the polynomial of some degree that touches V there: finite at r = 0.
+
+    Degree 1 is the tangent line. Degree 3 is how a cubic spline through V continues beyond its last knot, where knots
+    are dense: value, slope, and two more derivatives are continuous.
+    """
 
     pair_fn: Callable[..., Any]
     radius: float = eqx.field(static=True)
+    degree: int = eqx.field(static=True)
 
     def __call__(self, r: Float[Array, ""]) -> Float[Array, ""]:
         """V of one distance."""
         radius = jnp.asarray(self.radius, r.dtype)
-        slope = jax.grad(self.pair_fn)(radius)
+        below = jnp.minimum(r - radius, 0.0)
+        term, total, derivative = jnp.ones_like(below), jnp.zeros_like(below), self.pair_fn
+        for order in range(1, self.degree + 1):
+            derivative, term = jax.grad(derivative), term * below / order
+            total = total + derivative(radius) * term
         # Where r = radius, maximum and minimum both pass half of a gradient on, and the halves are equal.
-        return self.pair_fn(jnp.maximum(r, radius)) + slope * jnp.minimum(r - radius, 0.0)
+        return self.pair_fn(jnp.maximum(r, radius)) + total
 
 
 class PairPotential(Target):
@@ -64,7 +76,9 @@ class PairPotential(Target):
         spatial_dim: the dimension of space.
         trap: k, the strength of a harmonic trap about the centre of mass; 0 for none.
         count: c, how often each pair is counted: 1 or 2.
-        smoothing: a radius below which V continues as its tangent line; None leaves V as it is.
+        smoothing: a radius below which V continues as a polynomial; None leaves V as it is.
+        continuation: that polynomial: tangent, its tangent line, or spline, the cubic by which a spline through V goes
+            on (the paper's).
         name: what reports call the target.
 
     Raises:
@@ -90,6 +104,7 @@ class PairPotential(Target):
         trap: float = 0.0,
         count: int = 1,
         smoothing: float | None = None,
+        continuation: Literal["tangent", "spline"] = "tangent",
         name: str = "pair potential",
     ):
         require_count("num_particles", num_particles)
@@ -99,10 +114,11 @@ class PairPotential(Target):
         require_count("count", count, 1, 2)
         require_kind("name", name, str)
         _check_pair_fn(pair_fn)
+        require_choice("continuation", continuation, tuple(_DEGREES))
         if smoothing is not None:
             require_positive("smoothing", smoothing)
             _check_finite_at(pair_fn, smoothing)
-            pair_fn = TangentBelow(pair_fn, float(smoothing))
+            pair_fn = ContinuedBelow(pair_fn, float(smoothing), _DEGREES[continuation])
         self.dim = geometry.full_dim
         self.num_particles = int(num_particles)
         self.spatial_dim = int(spatial_dim)
@@ -135,6 +151,14 @@ class PairPotential(Target):
             centred = axes - jnp.mean(axes, axis=1, keepdims=True)
             energy = energy + 0.5 * self.trap * jnp.sum(centred * centred)
         return energy
+
+    def particle_energies(self, x: Float[Array, " dim"]) -> Float[Array, " particle"]:
+        """U(x) in parts: half of the energy of every pair goes to either particle, and each has its own of the trap."""
+        axes = x.reshape(self.num_particles, self.spatial_dim).T
+        offsets = axes[:, :, None] - axes[:, None, :]
+        centred = axes - jnp.mean(axes, axis=1, keepdims=True)
+        pairs = 0.5 * self.count * jnp.sum(self._pair_energies(jnp.sum(offsets * offsets, axis=0)), axis=1)
+        return pairs + 0.5 * self.trap * jnp.sum(centred * centred, axis=0)
 
     def _pair_energies(self, squares: Float[Array, "particle particle"]) -> Float[Array, "particle particle"]:
         """V of every ordered pair from its squared distance; 0 on the diagonal."""

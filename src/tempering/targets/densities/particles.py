@@ -5,7 +5,7 @@ Consumes their few settings; produces pair potentials, with the conventions of t
 
 import equinox as eqx
 
-from tempering.settings.checks import require_flag
+from tempering.settings.checks import require_choice, require_flag
 from tempering.targets.densities.pair_potential import PairPotential
 from tempering.types import Array, Float
 
@@ -39,8 +39,16 @@ def dw4() -> PairPotential:
     return PairPotential(DoubleWellPair(), 4, 2, name="DW-4")
 
 
+_SPLINE_RADIUS = 0.65
+"""Where the paper's code continues V: at T = 1 no pair is as close."""
+
+
 def lennard_jones(
-    num_particles: int = 13, *, single_count: bool = False, trap: float = 1.0, smoothing: float | None = None
+    num_particles: int = 13,
+    *,
+    single_count: bool = False,
+    trap: float = 1.0,
+    smoothing: float | str | None = None,
 ) -> PairPotential:
     r"""LJ-n: U = sum_{i != j} [r^-12 - 2 r^-6] + (trap / 2) sum_i |x_i - xbar|^2 in space.
 
@@ -53,17 +61,22 @@ def lennard_jones(
         single_count: take every pair once.
         trap: the strength of the harmonic trap about the centre of mass.
         smoothing: a radius below which V continues as its tangent line, such as 0.65: no equilibrium sample at T = 1
-            has a pair there. None leaves V as it is.
+            has a pair there. The word spline continues V below 0.65 by the cubic of a spline through it, as the paper
+            does. None leaves V as it is.
 
     Raises:
         SettingsError: if a setting is out of range.
     """
     require_flag("single_count", single_count)
+    is_spline = isinstance(smoothing, str)
+    if is_spline:
+        require_choice("smoothing", smoothing, ("spline",))
     return PairPotential(
         LennardJonesPair(),
         num_particles,
         trap=trap,
         count=1 if single_count else 2,
-        smoothing=smoothing,
+        smoothing=_SPLINE_RADIUS if isinstance(smoothing, str) else smoothing,
+        continuation="spline" if is_spline else "tangent",
         name=f"LJ-{num_particles}",
     )

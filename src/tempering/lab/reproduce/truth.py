@@ -1,11 +1,13 @@
-"""Exact samples of MoG-40 and Many-Well at any temperature, with their densities: what `extrapolation.py` stands on.
+"""Exact samples of MoG-40 and Many-Well at any temperature with their densities, and chains at a temperature.
 
 A block of coordinates is drawn from its tempered density tabulated on a grid, constant inside a cell. That is not the
 tempered density itself, but its own density is known, so that weights make up for the difference; they are even to one
 per cent. MoG-40 is one block of two coordinates. Many-Well is blocks of one: the wells u from a grid, v a normal.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +18,12 @@ from tempering.kernels import MALA, ChainState, StepSizes
 from tempering.kernels.step_size import adapt, guess
 from tempering.runs.ledger import Ledger
 from tempering.settings import Resampling
-from tempering.targets.base import evaluate_many
+from tempering.targets.base import Target, evaluate_many
+from tempering.types import Array, Key
 from tempering.weights.resample import resampled
 from tempering.weights.weigh import weigh
+
+__all__ = ["ManyWellTruth", "MixtureTruth", "Moved", "exact_buffer", "moved"]
 
 _MOG_REACH, _MOG_CELL = 50.0, 0.1
 """Ten beyond the outermost mean, 6.7 standard deviations at T = 1.3; a quarter of a standard deviation at T = 0.1."""
@@ -103,29 +108,55 @@ def exact_buffer(truth: MixtureTruth | ManyWellTruth, seed: int, num: int) -> Bu
     x, log_q = (jnp.asarray(part, jnp.float32) for part in truth.propose(np.random.default_rng(seed), num))
     beta = jnp.asarray(truth.beta, jnp.float32)
     weighted = weigh(truth.target, x, log_q, beta, ledger=Ledger(), stage="importance_weights")
-    assert weighted.ess_fraction > 0.9
+    assert weighted.ess_fraction > 0.9  # cells are small beside what the density changes over
     return resampled(jax.random.key(seed), weighted, Resampling(is_resampled=False))
 
 
-def local_truth(key, target, x: jax.Array, beta: float, num_steps: int) -> jax.Array:
-    """Exact samples of T = 1 after `num_steps` of MALA at beta: the paper's ground truth.
+class Moved(NamedTuple):
+    """Chains after some steps: where they are, their energies at every mark, and the step size."""
 
-    Modes keep the weights they have at T = 1, because chains do not cross between them at the lower temperature.
+    position: Array
+    energies: dict[int, np.ndarray]
+    step_size: Array
+
+
+def moved(
+    key: Key,
+    target: Target,
+    x: Array,
+    beta: float,
+    marks: Sequence[int],
+    ledger: Ledger,
+    step_size: Array | None = None,
+) -> Moved:
+    """MALA at inverse temperature `beta` from every point, looked at after each of `marks` steps.
+
+    Without a step size the first half of the steps adapts one. Modes keep the weights that the points have, because
+    chains do not cross between them at a low temperature: from exact samples of T = 1 it is the paper's ground truth.
+    A point whose density is not finite stays where it is.
     """
-    kernel, inverse = MALA(), jnp.asarray(beta, jnp.float32)
+    kernel, inverse, num = MALA(), jnp.asarray(beta, jnp.float32), max(marks)
+    ledger.spend("metrics", x.shape[0] * (1 + num), with_gradient=True)
     state = ChainState(x, *evaluate_many(target, x))
-    first = guess(state.log_density_grad, inverse[None], kernel.scale_power)
+    is_adapting = step_size is None
+    first = guess(state.log_density_grad, inverse[None], kernel.scale_power) if step_size is None else step_size
 
-    def body(carry, key):
-        state, sizes, step = carry
-        keys = jax.random.split(key, x.shape[0])
-        size = jnp.exp(sizes.log_step_size[0])
-        move = lambda key, state: kernel.step(key, state, target, beta=inverse, step_size=size)  # noqa: E731
-        state, info = jax.vmap(move)(keys, state)
-        acceptance = jnp.mean(info.acceptance_probability)[None]
-        sizes = adapt(sizes, acceptance, jnp.asarray(kernel.optimal_acceptance), step < num_steps // 2)
-        return (state, sizes, step + 1), None
+    @jax.jit
+    def onward(state, sizes, begin, end):
+        def body(step, carry):
+            state, sizes = carry
+            keys = jax.random.split(jax.random.fold_in(key, step), x.shape[0])
+            size = jnp.exp(sizes.log_step_size[0])
+            move = lambda key, state: kernel.step(key, state, target, beta=inverse, step_size=size)  # noqa: E731
+            state, info = jax.vmap(move)(keys, state)
+            acceptance = jnp.mean(info.acceptance_probability)[None]
+            is_early = is_adapting & (step < num // 2)
+            return state, adapt(sizes, acceptance, jnp.asarray(kernel.optimal_acceptance), is_early)
 
-    start = (state, StepSizes.at(first), jnp.zeros((), jnp.int32))
-    run = jax.jit(lambda start, keys: jax.lax.scan(body, start, keys)[0][0])
-    return run(start, jax.random.split(key, num_steps)).position
+        return jax.lax.fori_loop(begin, end, body, (state, sizes))
+
+    sizes, energies, done = StepSizes.at(first), {}, 0
+    for mark in sorted(marks):
+        state, sizes = onward(state, sizes, done, mark)
+        energies[mark], done = -np.asarray(state.log_density), mark
+    return Moved(state.position, energies, jnp.exp(sizes.log_step_size))

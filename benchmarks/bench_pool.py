@@ -1,0 +1,151 @@
+"""What a pool costs and how busy it keeps its workers: a callable of 100 ms on two processes, from a compiled program.
+
+    python benchmarks/bench_pool.py [--seconds 0.1] [--out results/pool.json]
+
+Overhead: wall time of parallel tempering on two processes over half the time that the calls themselves took. The aim is
+at most 1.03. Utilisation: the share of the workers' time spent in the callable, where one point in 50 takes ten times
+as long; the aim is 0.95. Trips: seconds of a point that takes no time, by engine; `simulate_cluster.py` uses them.
+Memory: the parent's own, after few points and after many.
+"""
+
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import jax
+import numpy as np
+
+from tempering.adapters.black_box import BlackBox
+from tempering.adapters.callback import from_callable
+from tempering.kernels import RandomWalk
+from tempering.parallel_tempering import Rules, advance, betas_of, start
+from tempering.runs.ledger import Ledger
+
+DIM = 5
+
+
+class Sleeping:
+    """A density that takes its time; `rate` of its points take ten times as long, told by their digits."""
+
+    def __init__(self, seconds: float, rate: float = 0.0):
+        self.seconds, self.rate = seconds, rate
+
+    def __call__(self, x: np.ndarray) -> float:
+        is_slow = (abs(float(x[0])) * 1e4) % 1.0 < self.rate
+        time.sleep(self.seconds * (10.0 if is_slow else 1.0))
+        return -0.5 * float(x @ x)
+
+
+def overhead(seconds: float, num_points: int, num_steps: int) -> dict[str, float]:
+    """Wall time of steps of parallel tempering over the busy time of each of two workers."""
+    with from_callable(Sleeping(seconds), DIM, pool=2) as target:
+        kernel, betas = RandomWalk(), betas_of((2.0, 1.0))
+        positions = jax.random.normal(jax.random.key(0), (2, num_points // 2, DIM))
+        state, _ = start(jax.random.key(1), target, kernel, positions, betas, Ledger(), "initial_pt")
+        rules = Rules.of(0.234, 5, num_steps, "even_odd")
+        walk = lambda steps: jax.block_until_ready(  # noqa: E731
+            advance(jax.random.key(2), target, kernel, state, betas, rules, steps)
+        )
+        walk(1)  # compiles
+        before, begin = target.box.use.busy, time.perf_counter()
+        walk(num_steps)
+        wall, busy = time.perf_counter() - begin, target.box.use.busy - before
+    nominal = num_points * num_steps * seconds / 2
+    return {"over_calls": wall / (busy / 2), "over_nominal": wall / nominal}
+
+
+def utilisation(seconds: float, num_points: int, num_batches: int) -> float:
+    """Of two workers with one point in 50 ten times as slow."""
+    rows = np.random.default_rng(num_points).normal(size=(num_batches + 1, num_points, DIM))
+    with from_callable(Sleeping(seconds, 0.02), DIM, pool=2) as target:
+        BlackBox.values(target.box, rows[0, :4])  # workers have started
+        target.box.use.busy = target.box.use.available = 0.0
+        for batch in rows[1:]:
+            target.box.values(batch)
+        return float(target.box.use.utilisation or 0.0)
+
+
+def trips(num_points: int) -> dict[str, float]:
+    """Seconds of a point that takes none, one point a task, by engine."""
+    spawn = multiprocessing.get_context("spawn")
+    engines = {"processes": lambda: 2, "ProcessPoolExecutor": lambda: ProcessPoolExecutor(2, spawn)}
+    try:
+        from distributed import Client, LocalCluster
+
+        engines["Dask"] = lambda: Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
+    except ImportError:
+        pass
+    found = {}
+    rows = np.random.default_rng(0).normal(size=(num_points, DIM))
+    for name, make in engines.items():
+        made = make()
+        pool = made.get_executor() if hasattr(made, "get_executor") else made
+        box = BlackBox(Sleeping(0.0), DIM, pool=pool, chunk_size=1)
+        box.values(rows[:8])
+        begin = time.perf_counter()
+        box.values(rows)
+        found[name] = (time.perf_counter() - begin) / num_points
+        box.close()
+        if hasattr(made, "cluster"):
+            made.cluster.close()
+        if hasattr(made, "shutdown"):
+            made.shutdown()
+    return found
+
+
+def stored(num_points: int) -> float:
+    """Seconds that writing a point to the store takes."""
+    rows = np.random.default_rng(0).normal(size=(num_points, DIM))
+    walls = []
+    for kept in (False, True):
+        with TemporaryDirectory() as folder:
+            box = BlackBox(Sleeping(0.0), DIM, store=folder if kept else False)
+            begin = time.perf_counter()
+            box.values(rows)
+            walls.append(time.perf_counter() - begin)
+            box.close()
+    return (walls[1] - walls[0]) / num_points
+
+
+def memory(sizes: tuple[int, ...]) -> dict[str, float]:
+    """MiB of this process after batches of 1,000 points on two processes, with a store."""
+    found = {}
+    with TemporaryDirectory() as folder, from_callable(Sleeping(0.0), DIM, pool=2, store=folder) as target:
+        done, rows = 0, np.random.default_rng(0)
+        for size in sizes:
+            while done < size:
+                target.box.values(rows.normal(size=(1000, DIM)))
+                done += 1000
+            found[f"after {size:,} points"] = _resident()
+    return found
+
+
+def _resident() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def main() -> None:
+    from measure import finish, parser  # beside this script; a test loads the functions from elsewhere
+
+    made = parser(__doc__)
+    made.add_argument("--seconds", type=float, default=0.1, help="time of one point")
+    given = made.parse_args()
+    few = given.quick
+    figures: dict[str, object] = {}
+    for points in (16,) if few else (16, 64):
+        figures[f"overhead, batches of {points}"] = overhead(given.seconds, points, 2 if few else 12)
+    for points, batches in ((64, 1),) if few else ((64, 4), (256, 2), (1000, 1)):
+        figures[f"utilisation, batches of {points}"] = utilisation(given.seconds, points, batches)
+    figures["trip of a point, seconds"] = trips(100 if few else 2000)
+    figures["writing a point, seconds"] = stored(1000 if few else 10_000)
+    figures["memory of the parent, MiB"] = memory((1000, 2000) if few else (1000, 10_000, 50_000))
+    for name, value in figures.items():
+        print(f"{name}: {value}")
+    finish(given, figures, seconds=given.seconds, pool=2)
+
+
+if __name__ == "__main__":
+    main()

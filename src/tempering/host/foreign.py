@@ -1,0 +1,335 @@
+"""Pools that a user brings, as engines: anything with `submit`, `apply_async` or `map`.
+
+The user's own library sends functions and points its own way; here is what they have in common.
+"""
+
+import multiprocessing
+import os
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Executor
+from typing import Any
+
+import numpy as np
+
+from tempering.errors import SettingsError, first_line
+from tempering.host.processes import Returned
+from tempering.host.work import Reply, Shipped, evaluate
+
+__all__ = ["ALLOWED", "Foreign", "kind_of"]
+
+ALLOWED = (
+    "a number of processes; an executor such as concurrent.futures.ProcessPoolExecutor, "
+    "mpi4py.futures.MPIPoolExecutor or Dask's client.get_executor(); an object with .map such as multiprocessing.Pool; "
+    "or a function without arguments that makes one of these"
+)
+_GLANCE = 1.0
+"""Seconds between two looks at how many workers a pool has, and at whether some have ended."""
+_POLL = 0.2
+"""Seconds between two looks at futures that cannot call back."""
+
+
+class Foreign:
+    """What pools of users have in common: functions that travel once, and a window of tasks in flight.
+
+    The first tasks take the functions with them. Later ones name them only, and a worker that has not got them, because
+    the pool grew or replaced one, says so and gets its task again with them.
+    """
+
+    def __init__(self, pool: Any, shipped: Shipped, make: Callable[[], Any] | None):
+        self.pool, self.shipped, self._make = pool, shipped, make
+        self._num_shipped, self._size, self._looked = 0, 1, -float("inf")
+        self._tasks: dict[int, tuple[int, np.ndarray]] = {}
+        self._back: queue.SimpleQueue = queue.SimpleQueue()
+        self._probe: Any = None
+
+    @property
+    def num_workers(self) -> int:
+        """As the pool says; it may grow and shrink."""
+        now = time.monotonic()
+        if now - self._looked > _GLANCE:
+            self._looked, self._size = now, max(1, _size_of(self._pool()))
+        return self._size
+
+    @property
+    def num_ready(self) -> int:
+        """The same: a pool of others says no more."""
+        return self.num_workers
+
+    def check(self) -> None:
+        """Send the functions ahead: a pool that is closed is refused now, one that lacks something when it is used."""
+        if self.pool is not None:
+            self._greet()
+
+    def room(self, num_flying: int) -> int:
+        """Twice as many tasks as workers, so that none waits for the next one."""
+        self._welcome()
+        return 2 * self.num_workers - num_flying
+
+    def submit(self, key: int, which: int, rows: np.ndarray) -> None:
+        """Hand over a task, with the functions where they may not be there yet."""
+        self._tasks[key] = (which, rows)
+        self._num_shipped += 1
+        self._send(key, with_functions=self._num_shipped <= 2 * self.num_workers)
+
+    def collect(self, seconds: float | None) -> list[Returned]:
+        """What has come back."""
+        found = []
+        try:
+            found.append(self._back.get(timeout=seconds))
+            while True:
+                found.append(self._back.get_nowait())
+        except queue.Empty:
+            pass
+        returned = []
+        for key, reply, error in found:
+            if key not in self._tasks:
+                continue
+            if reply is not None and reply.answers is None:
+                self._send(key, with_functions=True)
+                continue
+            returned.append(self._returned(key, reply, error))
+        return returned
+
+    def abandon(self, key: int) -> bool:
+        """A pool of others cannot be told to end a worker; a late answer is still taken."""
+        return False
+
+    def close(self, at_once: bool = False) -> None:
+        """The pool is the user's; one that was made here is ended."""
+        if self._make is not None and self.pool is not None:
+            pool, self.pool, self._probe = self.pool, None, None
+            _end(pool)
+
+    def _pool(self) -> Any:
+        if self.pool is None:
+            assert self._make is not None
+            self.pool = self._make()
+            kind_of(self.pool)
+            self._num_shipped = 0
+        return self.pool
+
+    def _returned(self, key: int, reply: Reply | None, error: BaseException | None) -> Returned:
+        del self._tasks[key]
+        if reply is not None:
+            return Returned(key, reply)
+        assert error is not None
+        if isinstance(error, BrokenExecutor):
+            self._broken(error)
+            return Returned(key, lost=f"the pool broke ({_words(error)})", is_common=True)
+        return Returned(key, lost=f"the pool lost the task: {type(error).__name__}: {_words(error)}")
+
+    def _broken(self, error: BaseException) -> None:
+        """A broken pool takes no more tasks: make another, where that is known how."""
+        if self._make is None:
+            raise RuntimeError(
+                f"the pool broke, because a worker ended ({_words(error)}), and an executor that broke "
+                "takes no more points; give pool=8, whose workers are replaced, or a function that makes the executor, "
+                "such as pool=lambda: ProcessPoolExecutor(8); with `out=` or `store=` nothing that was paid is lost"
+            ) from error
+        self.pool, self._probe = None, None
+
+    def _greet(self) -> None:
+        try:
+            self._probe = self._asked(-1, self.shipped, 0, np.zeros((0, 1)))
+        except BrokenExecutor as error:
+            self._broken(error)
+        except (RuntimeError, ValueError) as error:
+            raise SettingsError(
+                f"the pool takes no work ({_words(error)}): it is closed, or was not started; give one that is "
+                "open, such as inside its `with` block"
+            ) from error
+
+    def _welcome(self) -> None:
+        """Wait for the first word of a worker, once: all that can be wrong with a pool shows before a point is paid."""
+        if self._probe is None:
+            self._pool()
+            self._greet()
+        if self._probe is not None and self._probe is not True:
+            probe, self._probe = self._probe, True
+            try:
+                self._answer_of(probe)
+            except BrokenExecutor as error:
+                self._broken(error)
+            except BaseException as error:
+                raise _unfit(error) from error
+
+    def _send(self, key: int, *, with_functions: bool) -> None:
+        which, rows = self._tasks[key]
+        try:
+            self._asked(key, self.shipped if with_functions else None, which, rows)
+        except BrokenExecutor as error:
+            self._back.put((key, None, error))
+        except (RuntimeError, ValueError) as error:
+            raise SettingsError(
+                f"the pool takes no more work ({_words(error)}): it was closed while a fit used it; close it after"
+            ) from error
+
+    def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
+        raise NotImplementedError
+
+    def _answer_of(self, probe: Any) -> None:
+        raise NotImplementedError
+
+
+class _Futures(Foreign):
+    """Anything with `submit`: executors of the standard library, loky, mpi4py.futures, Dask, submitit."""
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self._polled: dict[int, Any] = {}
+
+    def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
+        future = self._pool().submit(evaluate, self.shipped.token, shipped, which, rows)
+        if key >= 0:
+            if hasattr(future, "add_done_callback"):
+                future.add_done_callback(lambda done: self._back.put((key, *_outcome(done))))
+            else:
+                self._polled[key] = future
+        return future
+
+    def _answer_of(self, probe: Any) -> None:
+        probe.result()
+
+    def collect(self, seconds: float | None) -> list[Returned]:
+        """What has come back; futures that cannot call back are asked."""
+        if not self._polled:
+            return super().collect(seconds)
+        for key in [key for key, future in self._polled.items() if future.done()]:
+            self._back.put((key, *_outcome(self._polled.pop(key))))
+        return super().collect(min(_POLL, _POLL if seconds is None else seconds))
+
+
+class _Async(Foreign):
+    """Anything with `apply_async`: multiprocessing.Pool, Ray's pool.
+
+    Such a pool replaces a worker that was killed, but never tells of the task that it had. When a child process has
+    ended badly, one of the tasks in flight is lost; it is the one that is still missing when all the others are back.
+    """
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self._children: dict[int, Any] = {}
+        self._suspects: set[int] = set()
+        self._num_lost = 0
+
+    def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
+        arguments = (self.shipped.token, shipped, which, rows)
+        if key < 0:
+            return self._pool().apply_async(evaluate, arguments)
+        return self._pool().apply_async(
+            evaluate,
+            arguments,
+            callback=lambda reply: self._back.put((key, reply, None)),
+            error_callback=lambda error: self._back.put((key, None, error)),
+        )
+
+    def _answer_of(self, probe: Any) -> None:
+        probe.get()
+
+    def collect(self, seconds: float | None) -> list[Returned]:
+        """What has come back, and tasks that went down with a worker."""
+        found = super().collect(min(_GLANCE, _GLANCE if seconds is None else seconds))
+        self._suspects -= {returned.key for returned in found}
+        children = {child.pid: child for child in multiprocessing.active_children() if child.pid}
+        gone = [child for pid, child in self._children.items() if pid not in children and child.exitcode]
+        self._children = children
+        if gone:
+            self._num_lost += len(gone)
+            self._suspects = set(self._tasks)
+        if self._num_lost and len(self._suspects) <= self._num_lost:
+            for key in self._suspects & set(self._tasks):
+                del self._tasks[key]
+                found.append(Returned(key, lost="a worker process of the pool ended before it answered"))
+            self._suspects, self._num_lost = set(), 0
+        return found
+
+
+class _Mapped(Foreign):
+    """Anything with `map` alone: schwimmbad, pools of one's own. All tasks of a round are handed over together."""
+
+    def room(self, num_flying: int) -> int:
+        """As many as there are."""
+        self._welcome()
+        return max(1, 1_000_000 - num_flying)
+
+    def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
+        del which, rows
+        return True if key < 0 and shipped is not None else None  # gathered until `collect`
+
+    def _answer_of(self, probe: Any) -> None:
+        """A probe is not sent: `map` would wait for it."""
+
+    def collect(self, seconds: float | None) -> list[Returned]:
+        """Have the pool carry out all that was handed over."""
+        del seconds
+        tasks = [(key, (self.shipped.token, self.shipped, *task)) for key, task in self._tasks.items()]
+        try:
+            replies = list(self._pool().map(_evaluated, [task for _, task in tasks]))
+        except BaseException as error:
+            raise _unfit(error) from error
+        self._tasks.clear()
+        return [Returned(key, reply) for (key, _), reply in zip(tasks, replies, strict=True)]
+
+
+def _evaluated(task: tuple[str, Shipped, int, np.ndarray]) -> Reply:
+    return evaluate(*task)
+
+
+def _words(error: BaseException) -> str:
+    return first_line(error) if isinstance(error, Exception) else repr(error)
+
+
+def _outcome(future: Any) -> tuple[Reply | None, BaseException | None]:
+    try:
+        return future.result(), None
+    except CancelledError:
+        return None, RuntimeError("it was cancelled")
+    except BaseException as error:
+        return None, error
+
+
+def _unfit(error: BaseException) -> Exception:
+    """Why a pool cannot evaluate the functions, in words."""
+    words, lacking = f"{type(error).__name__}: {_words(error)}", getattr(error, "name", None)
+    if isinstance(error, ImportError):
+        return SettingsError(
+            f"a worker of the pool cannot import {lacking or 'what it needs'} ({words}); install tempering, and what "
+            "the function imports, in the workers' environment, and put the function into a module that they can import"
+        )
+    if "pickle" in words.lower() or isinstance(error, AttributeError | TypeError):
+        return SettingsError(
+            f"the function cannot be sent to the pool's workers ({words}); put it at the top of a module that workers "
+            "can import, or take a pool that sends functions by value (Dask, loky)"
+        )
+    return error if isinstance(error, Exception) else RuntimeError(words)
+
+
+def _size_of(pool: Any) -> int:
+    """Workers of a pool, from whatever it says about itself."""
+    client = getattr(pool, "_client", None)
+    if client is not None and hasattr(client, "nthreads"):  # Dask
+        return sum(client.nthreads().values())
+    for name in ("num_workers", "_max_workers", "_processes", "size"):
+        number = getattr(pool, name, None)
+        if isinstance(number, int) and number > 0:
+            return number
+    return os.cpu_count() or 1
+
+
+def _end(pool: Any) -> None:
+    if isinstance(pool, Executor) or hasattr(pool, "shutdown"):
+        pool.shutdown(wait=False)
+    elif hasattr(pool, "terminate"):
+        pool.terminate()
+
+
+def kind_of(pool: Any) -> type[Foreign] | None:
+    """The engine for a pool; None for what is none, which may be a function that makes one."""
+    for name, kind in (("submit", _Futures), ("apply_async", _Async), ("map", _Mapped)):
+        if callable(getattr(pool, name, None)):
+            return kind
+    if callable(pool):
+        return None
+    raise SettingsError(f"pool is a {type(pool).__name__} without .submit or .map; give {ALLOWED}")

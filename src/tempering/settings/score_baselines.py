@@ -1,0 +1,120 @@
+"""The settings of iDEM and BNEM, which regress on Monte Carlo estimates of the noised density."""
+
+from dataclasses import dataclass
+
+from tempering.settings.baselines import BaselineSettings
+from tempering.settings.checks import require, require_count, require_flag, require_number, require_positive
+
+__all__ = ["BNEMSettings", "IDEMSettings", "ScoreSettings"]
+
+
+@dataclass(frozen=True)
+class ScoreSettings(BaselineSettings):
+    """What iDEM and BNEM share. A step is an outer loop: `num_inner` updates, then new samples for the buffer.
+
+    Args:
+        sigma_min, sigma_max: of the noise, in units of `scale`.
+        num_mc: points of an estimate.
+        batch_size: estimates of an update.
+        num_inner: updates of the network in an outer loop.
+        num_new: samples that join the buffer after them.
+        buffer_size: of the first-in first-out buffer.
+        num_sde_steps: of a draw.
+        noise_scale: of the noise of the reverse SDE; 1 is the SDE itself.
+        max_score: norm at which scores are clipped, of each particle where there are particles.
+        learning_rate: of Adam.
+        max_norm: of the gradient of the network's weights.
+        width, depth: of the network.
+        ema: decay of the average of weights, by updates, that draws are made with and that teaches BNEM; 0 takes the
+            weights themselves. The published average begins after more loops than there are, and so is such a copy.
+        num_final_descent: steps along the clipped score that end a draw, of size `descent_size`; each is an evaluation.
+    """
+
+    sigma_min: float = 1e-5
+    sigma_max: float = 1.0
+    num_mc: int = 100
+    batch_size: int = 512
+    num_inner: int = 100
+    num_new: int = 1000
+    buffer_size: int = 10_000
+    num_sde_steps: int = 1000
+    noise_scale: float = 1.0
+    max_score: float = 70.0
+    learning_rate: float = 5e-4
+    max_norm: float = 0.5
+    width: int = 128
+    depth: int = 3
+    ema: float = 0.0
+    num_final_descent: int = 0
+    descent_size: float = 1e-4
+    num_final_draws: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        counts = ("num_mc", "batch_size", "num_inner", "num_new", "buffer_size", "num_sde_steps", "width", "depth")
+        for name in counts:
+            require_count(name, getattr(self, name))
+        require_count("num_final_descent", self.num_final_descent, 0)
+        for name in ("sigma_min", "sigma_max", "max_score", "learning_rate", "max_norm", "descent_size"):
+            require_positive(name, getattr(self, name))
+        require(self.sigma_max > self.sigma_min, "sigma_max", self.sigma_max, "above sigma_min")
+        require_number("noise_scale", self.noise_scale, lambda scale: scale >= 0, "a number of at least 0")
+        require_number("ema", self.ema, lambda decay: 0 <= decay < 1, "a number from 0 to below 1")
+
+
+@dataclass(frozen=True)
+class IDEMSettings(ScoreSettings):
+    """The settings of iDEM, iterated denoising energy matching (Akhound-Sadegh et al. 2024).
+
+    Args:
+        is_weighted: weigh the loss by the noise's variance, as for mixtures; particles have even weights.
+        is_first_estimated: fill the first buffer by the estimator itself, which costs evaluations, and not from noise.
+    """
+
+    is_weighted: bool = True
+    is_first_estimated: bool = False
+
+    @property
+    def method(self) -> str:
+        return "idem"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("is_weighted", "is_first_estimated"):
+            require_flag(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class BNEMSettings(ScoreSettings):
+    """The settings of NEM and BNEM, noised energy matching (OuYang et al. 2026).
+
+    Args:
+        num_bootstrap_after: outer loops of NEM, after which estimates are bootstrapped; None never does: NEM. The
+            published switch is by early stopping; here it is by number, so that costs are known before.
+        num_bootstrap: estimates of the teacher network among `num_mc` once they are. As many evaluations go to the
+            lower noise that the teacher is asked at, so that an update costs the same before and after.
+        bootstrap_variance: equal steps of the noise's variance that the bootstrap goes by.
+        clean_weight: of the loss at zero noise.
+        is_factorised: particles only: one log-mean-exp a particle, a biased estimate of lower variance.
+    """
+
+    num_bootstrap_after: int | None = None
+    num_bootstrap: int = 80
+    bootstrap_variance: float = 0.1
+    clean_weight: float = 0.5
+    is_factorised: bool = False
+    max_score: float = 1000.0
+    learning_rate: float = 1e-3
+
+    @property
+    def method(self) -> str:
+        return "bnem"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_bootstrap_after is not None:
+            require_count("num_bootstrap_after", self.num_bootstrap_after, 0)
+            require_count("num_bootstrap", self.num_bootstrap, 1, self.num_mc - 1)
+        require_positive("bootstrap_variance", self.bootstrap_variance)
+        require_number("clean_weight", self.clean_weight, lambda weight: weight >= 0, "a number of at least 0")
+        require_flag("is_factorised", self.is_factorised)

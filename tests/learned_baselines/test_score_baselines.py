@@ -1,0 +1,233 @@
+"""iDEM and BNEM: estimates against the exact noised density, bootstraps, symmetries, and what they cost."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from support.counting import counting_target
+from support.random_checks import assert_mean, assert_std, must_fail
+from tempering.baselines.bnem import BNEM, bootstrapped, parts_of
+from tempering.baselines.contract import Cost
+from tempering.baselines.estimator import clipped, fast_normal, noised_parts, noised_score, time_of, variance
+from tempering.baselines.idem import IDEM
+from tempering.baselines.noised import Replay, reverse_sde
+from tempering.baselines.plan import planned
+from tempering.baselines.score_networks import energy_network, score_network
+from tempering.errors import SettingsError
+from tempering.lab.presets import preset
+from tempering.settings import BNEMSettings, IDEMSettings
+from tempering.targets.densities.gaussian_mixture import GaussianMixture
+from tempering.targets.densities.particles import lennard_jones
+from tempering.targets.inner import in_inner_coordinates
+
+SMALL = {"num_mc": 10, "batch_size": 6, "num_inner": 3, "num_new": 4, "buffer_size": 10, "num_sde_steps": 5, "width": 8}
+MEANS, WEIGHTS = [[-1.0, 0.5], [1.2, -0.3]], [0.7, 0.3]
+COVARIANCES = np.asarray([[[0.6, 0.2], [0.2, 0.3]], [[0.3, 0.0], [0.0, 0.9]]])
+POINT = jnp.asarray([-1.0, 2.0])
+"""On a flank: there the density depends on the noise."""
+H = 0.5
+
+
+def mixture(h: float = 0.0) -> GaussianMixture:
+    """A lopsided mixture with noise of variance h."""
+    return GaussianMixture(MEANS, weights=WEIGHTS, covariances=COVARIANCES + h * np.eye(2), log_constant=0.4)
+
+
+def cluster():
+    return in_inner_coordinates(lennard_jones(5, smoothing=0.65))
+
+
+def perturbed(network, seed: int = 0):
+    """A network whose every layer does something."""
+    arrays, rest = eqx.partition(network, eqx.is_inexact_array)
+    leaves, tree = jax.tree.flatten(arrays)
+    keys = jax.random.split(jax.random.key(seed), len(leaves))
+    moved = [leaf + 0.1 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    return eqx.combine(jax.tree.unflatten(tree, moved), rest)
+
+
+def test_noise_has_the_variance_and_the_rate_it_says():
+    settings = IDEMSettings(sigma_min=0.1, sigma_max=3.0)
+    t = jnp.asarray([0.0, 0.3, 1.0])
+    h = variance(t, settings)
+    np.testing.assert_allclose(h, 0.01 * (30.0 ** (2 * np.asarray(t)) - 1.0), rtol=1e-5)
+    np.testing.assert_allclose(time_of(h, settings), t, atol=1e-6)
+
+
+def test_the_estimated_score_is_that_of_the_noised_mixture():
+    exact = jax.grad(mixture(H).log_density)(POINT)
+    noise = fast_normal(jax.random.key(0), (40, 20_000, 2))
+    scores = jax.lax.map(lambda one: noised_score(mixture(), POINT, jnp.asarray(H), one), noise)
+    # The bias, of order 1 / 20,000, is far below the error of 40 means.
+    assert_mean(scores, np.asarray(exact, np.float64), name="noised score")
+    # The saboteur: a mean of gradients that forgets the densities.
+    points = POINT[None, None] + jnp.sqrt(H) * noise
+    plain = jnp.mean(jax.vmap(jax.vmap(jax.grad(mixture().log_density)))(points), axis=1)
+    must_fail(assert_mean, plain, np.asarray(exact, np.float64))
+
+
+def test_the_estimated_energy_is_that_of_the_noised_mixture():
+    """exp of the estimate has the noised density as its mean, for any number of points."""
+    exact = mixture(H).log_density(POINT)
+    noise = jax.random.normal(jax.random.key(1), (4_000, 7, 2))
+    parts_fn = parts_of(mixture(), False)
+
+    def ratios(h):
+        estimates = jax.vmap(lambda one: noised_parts(parts_fn, POINT, jnp.asarray(h), one))(noise)
+        return np.exp(np.asarray(estimates[:, 0] - exact, np.float64))
+
+    assert_mean(ratios(H), 1.0, name="noised density")
+    must_fail(assert_mean, ratios(0.5 * H), 1.0)  # the saboteur: too little noise
+
+
+def test_a_bootstrap_from_the_exact_density_at_less_noise_is_unbiased():
+    h_u, exact = 0.3, mixture(H).log_density(POINT)
+    noise = jax.random.normal(jax.random.key(2), (4_000, 5, 2))
+    own = jax.random.normal(jax.random.key(3), (4_000, 3, 2))
+
+    def ratios(between):
+        def one(own, noise):
+            mean_log = noised_parts(parts_of(mixture(), False), POINT, jnp.asarray(H), own)
+            taught = jax.vmap(mixture(h_u).log_density)(POINT[None] + jnp.sqrt(between) * noise)
+            return bootstrapped(mean_log, 3, taught[:, None])[0]
+
+        return np.exp(np.asarray(jax.vmap(one)(own, noise) - exact, np.float64))
+
+    assert_mean(ratios(H - h_u), 1.0, name="bootstrapped density")
+    must_fail(assert_mean, ratios(H), 1.0)  # the saboteur: all the noise once more
+
+
+def test_pooling_is_one_mean_over_all():
+    values = jnp.asarray([[0.3], [-1.0], [2.0], [0.1], [0.7]])
+    alone = jax.nn.logsumexp(values[:2], axis=0) - jnp.log(2.0)
+    pooled = bootstrapped(alone, 2, values[2:])
+    np.testing.assert_allclose(pooled, jax.nn.logsumexp(values, axis=0) - jnp.log(5.0), rtol=1e-5)
+
+
+def test_the_reverse_sde_recovers_a_gaussian_from_its_exact_score():
+    settings = IDEMSettings(sigma_min=0.05, sigma_max=6.0, num_sde_steps=400)
+    mean, std = jnp.asarray([0.7, -0.4]), 0.8
+
+    def draws(factor, num=4_000):
+        score = lambda x, t: factor * (mean - x) / (std**2 + variance(t, settings))  # noqa: E731
+        keys = jax.random.split(jax.random.key(4), 4_000)[:num]
+        return jax.jit(lambda keys: reverse_sde(keys, score, 2, settings))(keys)
+
+    x = draws(1.0)
+    # The largest noise does not forget the mean wholly, and 400 steps are not infinitely many.
+    assert np.all(np.abs(np.mean(x, axis=0) - mean) < 0.06)
+    np.testing.assert_allclose(np.std(x, axis=0), std, rtol=0.05)
+    np.testing.assert_allclose(draws(1.0, 3), x[:3], rtol=1e-4, atol=1e-4)
+    must_fail(assert_std, draws(0.5), std)
+
+
+def test_the_buffer_is_first_in_first_out():
+    rows = lambda *values: jnp.asarray(values, jnp.float32)[:, None]  # noqa: E731
+    replay = Replay.of(rows(1, 2, 3), 4)
+    assert set(np.asarray(replay.batch(jax.random.key(0), 200))[:, 0]) == {1.0, 2.0, 3.0}
+    for _ in range(5):
+        replay = replay.joined(rows(4, 5, jnp.nan, 99), reach=10.0)
+    # Four a time: the third and fourth never get in, and what was there stays.
+    assert set(np.asarray(replay.points)[:, 0]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    assert set(np.asarray(replay.batch(jax.random.key(0), 200))[:, 0]) == set(np.asarray(replay.points)[:, 0])
+    full = Replay.of(rows(1, 2, 3, 4), 4).joined(rows(5, 6))
+    assert sorted(np.asarray(full.points)[:, 0]) == [3.0, 4.0, 5.0, 6.0]
+
+
+def turned(geometry, y, order, rotation):
+    points = geometry.embed(y).reshape(geometry.num_particles, 3)[order]
+    return geometry.restrict((points @ rotation.T).reshape(-1))
+
+
+@pytest.fixture(scope="module")
+def motion():
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    return np.asarray([3, 0, 4, 1, 2]), jnp.asarray(rotation, jnp.float32)
+
+
+def test_scores_turn_and_energies_stay(motion):
+    target, settings, t = cluster(), IDEMSettings(width=8, depth=2, sigma_min=0.5, sigma_max=4.0), jnp.asarray(0.4)
+    y = jax.random.normal(jax.random.key(5), (target.dim,))
+    geometry = target.geometry
+    move = lambda y: turned(geometry, y, *motion)  # noqa: E731
+    score = perturbed(score_network(jax.random.key(0), target, settings))
+    assert float(jnp.linalg.norm(score(y, t))) > 1e-3
+    np.testing.assert_allclose(score(move(y), t), move(score(y, t)), rtol=2e-3, atol=1e-4)
+    assert not np.allclose(score(move(y), t), score(y, t), rtol=1e-2, atol=1e-3)  # the saboteur
+    parts = perturbed(energy_network(jax.random.key(0), target, settings, True))
+    whole = perturbed(energy_network(jax.random.key(0), target, settings, False))
+    np.testing.assert_allclose(parts(move(y), t), parts(y, t)[motion[0]], rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(whole(move(y), t), whole(y, t), rtol=2e-3, atol=1e-4)
+    np.testing.assert_allclose(jnp.sum(parts(y, t)), whole(y, t)[0], rtol=1e-4)
+    clip = lambda y: clipped(y, 0.7, geometry)  # noqa: E731
+    np.testing.assert_allclose(clip(move(y)), move(clip(y)), rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_particles_add_up():
+    target = cluster()
+    y = jax.random.normal(jax.random.key(6), (target.dim,))
+    np.testing.assert_allclose(jnp.sum(parts_of(target, True)(y)), target.log_density(y), rtol=1e-5)
+
+
+CASES = {
+    "idem": (IDEM(), IDEMSettings(**SMALL, is_first_estimated=True), Cost(4 * 5 * 10), Cost(3 * 6 * 10)),
+    "nem": (BNEM(), BNEMSettings(**SMALL), Cost(), Cost(3 * 6 * 11, 3 * 6 * 11)),
+    "bnem": (
+        BNEM(),
+        BNEMSettings(**SMALL, num_bootstrap_after=1, num_bootstrap=4, ema=0.9, clean_weight=0.0),
+        Cost(),
+        Cost(3 * 6 * 10, 3 * 6 * 10),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_first_buffers_steps_and_draws_cost_what_they_say(name):
+    method, settings, first, each = CASES[name]
+    counting, counter = counting_target(mixture())
+    state = eqx.filter_jit(method.init)(jax.random.key(0), counting, settings)
+    assert counter.wait(state) == first.points == method.init_cost(settings, 2).points
+    step = eqx.filter_jit(method.step)
+    for loop in range(2):  # the second is bootstrapped, and costs the same
+        counter.reset()
+        state, info = step(jax.random.key(loop), state, counting, settings)
+        assert counter.wait((state, info)) == each.points
+        assert counter.value_only == each.value_only
+        assert each == method.step_cost(settings, 2)
+        assert np.isfinite(float(info["loss"]))
+    counter.reset()
+    keys = jax.random.split(jax.random.key(9), 3)
+    assert counter.wait(method.draw(keys, state.model, counting, settings)) == 0
+
+
+def test_descent_at_the_end_is_paid_by_the_draw():
+    settings = IDEMSettings(**SMALL, num_final_descent=3)
+    counting, counter = counting_target(mixture())
+    state = IDEM().init(jax.random.key(0), counting, settings)
+    x = IDEM().draw(jax.random.split(jax.random.key(1), 2), state.model, counting, settings)
+    assert counter.wait(x) == 2 * IDEM().draw_cost(settings, 2).points == 6
+
+
+def test_counts_of_the_paper_follow_from_the_presets():
+    first = 1000 * 1000 * 500
+    expected = {
+        "mog40-idem": 1000 * 100 * 1000 * 500 + first,
+        "mw32-idem": 180 * 100 * 1000 * 1000,
+        "lj55-idem": 1000 * 100 * 128 * 1000,
+        "mog40-bnem": 150 * 100 * 1000 * (500 + 1),
+        "mw32-bnem": 180 * 100 * 1000 * (1000 + 1),
+        "lj55-bnem-factorised": 500 * 100 * 128 * 1000,
+    }
+    for name, points in expected.items():
+        assert planned(preset(name).settings, 2, None).training == points
+
+
+def test_what_cannot_be_served_is_refused():
+    with pytest.raises(SettingsError, match="is for particles"):
+        BNEM().check(BNEMSettings(is_factorised=True), mixture())
+    counting, _ = counting_target(mixture())
+    with pytest.raises(SettingsError, match="one part for each particle"):
+        parts_of(counting, True)
+    BNEM().check(BNEMSettings(is_factorised=True), cluster())
