@@ -71,6 +71,7 @@ def sampler_of(checks=None, hottest=None, after=None, last=None, **changes) -> S
         "log_z_error": 0.02,
         "evaluations": 50_000,
         "dim": 165,
+        "host": None,
     }
     return SimpleNamespace(levels=levels, checks=Checks(**{**CHECKS, **(checks or {})}), **{**numbers, **changes})
 

@@ -57,7 +57,8 @@ def test_a_quick_cell_has_other_settings_and_another_key():
         full, quick = (Cell("fit", name, 0, None, is_quick) for is_quick in (False, True))
         assert full.key != quick.key and tasks.settings_digest(full) != tasks.settings_digest(quick)
         assert config_of(quick).settings.training.num_steps < config_of(full).settings.training.num_steps
-    assert config_of(Cell("fit", "lj55-paper", 0, None, True)).target.arguments == {"num_particles": 13}
+    small = config_of(Cell("fit", "lj55-paper", 0, None, True))
+    assert small.target.arguments == {"num_particles": 13, "smoothing": "spline"}
 
 
 def test_variants_change_what_they_say():

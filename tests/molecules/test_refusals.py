@@ -148,10 +148,9 @@ def test_openmm_evaluates_what_has_no_translation_and_every_point_is_counted(mon
     assert isinstance(target, OpenMMTarget) and target.geometry.dim == 21
     conformations = case("ethane").conformations[:3]
     asked = []
-    inside = target.target.box.fn.__call__
-    box = target.target.box
-    monkeypatch.setattr(box, "fn", lambda x: (asked.append(1), inside(x))[1])
-    monkeypatch.setattr(box, "functions", (box.fn,))
+    evaluator = type(target.target.box.fn)
+    inside = evaluator.__call__
+    monkeypatch.setattr(evaluator, "__call__", lambda self, x: (asked.append(1), inside(self, x))[1])
     x = jnp.asarray(conformations.reshape((3, -1)), jnp.float32)
     values, slopes = jax.jit(jax.vmap(lambda point: evaluate(target, point)))(x)
     energies, forces = openmm_values(system, conformations)

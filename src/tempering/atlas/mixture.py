@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.numerics import exact_products
 from tempering.types import Array, Float, Int, Key
 
 __all__ = ["StudentMixture", "joined", "mixture_of"]
@@ -34,6 +35,7 @@ class StudentMixture(eqx.Module):
         """Normalised log density of one point."""
         return jax.nn.logsumexp(self.log_weight + self.log_parts(x))
 
+    @exact_products()
     def log_parts(self, x: Float[Array, " dim"]) -> Float[Array, " component"]:
         """Normalised log density of one point in every component."""
         white = jnp.einsum("kij,kj->ki", self.inverse, x[None] - self.mean)
@@ -42,6 +44,7 @@ class StudentMixture(eqx.Module):
         constant = jax.lax.lgamma(half + 0.5 * dim) - jax.lax.lgamma(half) - 0.5 * dim * jnp.log(self.nu * jnp.pi)
         return constant - log_det - (half + 0.5 * dim) * jnp.log1p(jnp.sum(white**2, axis=1) / self.nu)
 
+    @exact_products()
     def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
         """Draws: every component has its share of them to within one draw, in random order."""
         key_which, key_order, key_normal, key_width = jax.random.split(key, 4)

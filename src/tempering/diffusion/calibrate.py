@@ -54,7 +54,7 @@ def largest_sigma(noise: Noise, hottest: Buffer) -> Float[Array, ""]:
     return multiple * jnp.max(std)
 
 
-def _process(noise: Noise, sigma_max: Float[Array, ""]) -> VariancePreserving | None:
+def _process(noise: Noise, sigma_max: Float[Array, "*model"]) -> VariancePreserving | None:
     if noise.process == "ve":
         return None
     return VariancePreserving.ending_at(sigma_max, noise.beta_min, noise.beta_max)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from tempering.compilation import quick
 from tempering.diffusion.process import VariancePreserving
+from tempering.numerics import exact_products
 from tempering.types import Array, Float, Key
 
 __all__ = ["NoiseLevels", "Prior", "sigma_grid"]
@@ -70,6 +71,7 @@ class Prior(eqx.Module):
         """One draw."""
         return self.place(jax.random.normal(key, self.location.shape))
 
+    @exact_products()
     def place(self, normal: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """Where a standard normal point lands."""
         return self.location + self.scale @ normal

@@ -42,6 +42,6 @@ def facts_of(sampler) -> dict[str, Any]:
 
 
 def _process(sampler) -> dict[str, float] | None:
-    """The clock of a variance-preserving process; None for the variance-exploding one."""
-    process = sampler.model.levels.process
+    """The clock of a variance-preserving process; None for the variance-exploding one, and for a baseline."""
+    process = None if sampler.sampling is None else sampler.model.levels.process
     return None if process is None else {"beta_min": process.beta_min, "beta_max": process.beta_max}

@@ -112,6 +112,7 @@ class BNEMSettings(ScoreSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_count("num_bootstrap", self.num_bootstrap)
         if self.num_bootstrap_after is not None:
             require_count("num_bootstrap_after", self.num_bootstrap_after, 0)
             require_count("num_bootstrap", self.num_bootstrap, 1, self.num_mc - 1)

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 
 from tempering.devices import by_row, on_devices
+from tempering.numerics import exact_products
 from tempering.targets.path import ReferenceValues
 from tempering.targets.references import ReferenceLike, as_reference
 from tempering.transforms.centred import Centred
@@ -164,11 +165,13 @@ class ExactTarget(Target):
         """The indicators of one point, each in [0, 1]."""
 
 
+@exact_products()
 def evaluate(target: Target, x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, " dim"]]:
     """Log density and its gradient at one point: one evaluation in the ledger."""
     return jax.value_and_grad(target.log_density)(x)
 
 
+@exact_products()
 def evaluate_reference(target: Target, x: Float[Array, " dim"]) -> ReferenceValues | None:
     """The same of the target's reference: no evaluation of the target. None where there is no reference."""
     reference = target.reference

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.numerics import exact_products
 from tempering.types import Array, Bool, Float
 
 __all__ = ["Chart", "embed_rows", "restrict_rows"]
@@ -47,12 +48,14 @@ class Chart(Protocol):
 
 
 @eqx.filter_jit
+@exact_products()
 def embed_rows(chart: Chart, points: Float[Array, "particle dim"]) -> Float[Array, "particle full_dim"]:
     """The user's points."""
     return jax.vmap(chart.embed)(points)
 
 
 @eqx.filter_jit
+@exact_products()
 def restrict_rows(chart: Chart, rows: Float[Array, "particle full_dim"]) -> tuple[Array, Array, Array]:
     """Inner coordinates, log volumes there, and which rows have any; the others are at the origin."""
 

@@ -14,7 +14,7 @@ from tempering.kernels import Kernel
 from tempering.parallel_tempering.run import start
 from tempering.parallel_tempering.state import TemperingState
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target
+from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import has_gradient, points_per_gradient, spend
 from tempering.types import Array, Bool, Float, Int, Key
 
@@ -80,7 +80,7 @@ def climb(
 @on_devices
 def _climb(target: Target, positions: Float[Array, "chain dim"]) -> Float[Array, "chain dim"]:
     def step(position: Array, _) -> tuple[Array, None]:
-        moved = position + _REACH * jnp.tanh(_REACH * jax.grad(target.log_density)(position))
+        moved = position + _REACH * jnp.tanh(_REACH * evaluate(target, position)[1])
         return jnp.where(jnp.all(jnp.isfinite(moved)), moved, position), None
 
     return by_row(lambda position: jax.lax.scan(step, position, length=NUM_STEPS)[0])(positions)

@@ -21,6 +21,7 @@ EXPLAINED = (
     "log Z of the last level and the final draws",
     "determinants behind log Z",
     "usable values",
+    "points that failed",
     "time",
     "log Z of two fits",
     "draws of two fits",
