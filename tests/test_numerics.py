@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.random_checks import must_fail
 from tempering.numerics import compensated_add, log_mean_exp, where_finite
+from tempering.targets.base import Target, evaluate
 
 
 @given(st.lists(st.floats(-200.0, 200.0, width=32), min_size=8, max_size=8), st.sampled_from([0.0, 5_000.0, -5_000.0]))
@@ -56,3 +58,31 @@ def test_where_finite_replaces_only_what_is_not():
     values = jnp.asarray([1.0, jnp.nan, jnp.inf, -jnp.inf, -2.0])
     np.testing.assert_array_equal(where_finite(values, 7.0), [1.0, 7.0, 7.0, 7.0, -2.0])
     assert where_finite(values.astype(jnp.bfloat16), 7.0).dtype == jnp.bfloat16
+
+
+class _Form(Target):
+    """A quadratic form, as a user writes it."""
+
+    dim: int = 3
+
+    def log_density(self, x):
+        return -0.5 * jnp.sum(x * (jnp.diag(jnp.arange(1.0, 4.0)) @ x))
+
+
+def _program(evaluated) -> str:
+    return str(jax.make_jaxpr(evaluated)(jnp.ones(3)))
+
+
+def _is_exact(program: str) -> None:
+    assert program.count("precision=(Precision.HIGHEST, Precision.HIGHEST)") == program.count("= dot_general[") >= 2
+
+
+def test_products_of_a_density_are_exact_on_any_device():
+    """GPUs round factors to ten bits unless told otherwise; the saboteur is the density outside `evaluate`."""
+    _is_exact(_program(lambda x: evaluate(_Form(), x)))
+    must_fail(_is_exact, _program(jax.value_and_grad(_Form().log_density)))
+
+
+def test_a_precision_that_the_user_chose_is_kept():
+    with jax.default_matmul_precision("high"):
+        must_fail(_is_exact, _program(lambda x: evaluate(_Form(), x)))

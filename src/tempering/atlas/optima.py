@@ -5,7 +5,7 @@ that holds from afar, so that most searches end after a few evaluations.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class Shape:
         has_top = is_peak and rise < 1.0
         top, height = (position + newton, log_density + rise) if has_top else (position, log_density)
         return cls(top, height, rise, is_peak, precision, covariance, ascent, float(mended.min() / largest))
+
+    def here(self, position: np.ndarray, log_density: float) -> "Shape":
+        """The same surface with its top at the point itself, whatever the derivatives promise."""
+        return replace(self, top=position, height=log_density)
 
 
 @dataclass

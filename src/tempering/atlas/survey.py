@@ -42,6 +42,9 @@ _MOST_OUTSIDE = 2000
 """Starts without a density for every search that arrives: they cost one evaluation each."""
 _THIN = 0.1
 """Times the smallest curvature over the largest: the rise at which a peak can be told from a ridge."""
+_ROUNDING, _KINK = 1e-6, 0.5
+"""Rise since the last look, over the value, that single precision cannot tell from none; and rise that derivatives may
+promise where nothing higher is found: at a kink, where the slopes of both sides meet, they promise one for ever."""
 _MOST_LOOKS = 6
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
@@ -195,16 +198,18 @@ def survey(
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
     state = placed(*start_fn(rng, NUM_SEARCHERS))
+    looked_at = np.full(NUM_SEARCHERS, -np.inf)
     while ledger.total - before + block + dim * each <= most_evaluations and not _is_enough(found):
         if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
             break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
         state = jax.tree.map(np.array, climb(target, state, NUM_TICKS))
-        is_over = _settle(target, state, found, ledger, before + most_evaluations)
+        is_over = _settle(target, state, found, ledger, before + most_evaluations, looked_at)
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
             for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(state), strict=True):
                 old[is_over] = np.asarray(new)
+            looked_at[is_over] = -np.inf
         found.evaluations = ledger.total - before
         on_look(found.num_searches, MOST_SEARCHES)
     return found
@@ -219,7 +224,9 @@ def _is_enough(found: Survey) -> bool:
     return is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= MOST_OPTIMA
 
 
-def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limit: int) -> np.ndarray:
+def _settle(
+    target: Target, state: Climbers, found: Survey, ledger: Ledger, limit: int, looked_at: np.ndarray
+) -> np.ndarray:
     """Count the searches that are over: at an optimum that is known, at a new one, or lost. Returns which.
 
     A search that seems to have arrived, and has not by the second derivatives there, is sent on by them.
@@ -238,7 +245,9 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
         same = optima.same(position[index], float(value[index]))
         same = same if same >= 0 else int(optima.recognise(position[own], value[own], gradient[own])[0])
         known[index] = same
-        if same >= 0 or is_late[index]:
+        # A search that can take no step has come as far as single precision goes.
+        is_stuck = bool(state.step[index] < _SHORTEST_STEP)
+        if same >= 0 or (is_late[index] and not is_stuck):
             continue
         cost, num = target.dim + int(not found.is_smooth), found.num_searches + int(np.sum(known >= 0))
         if num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
@@ -255,9 +264,11 @@ def _settle(target: Target, state: Climbers, found: Survey, ledger: Ledger, limi
         if np.max(np.diagonal(shape.covariance)) > found.far**2:
             is_late[index] = True  # a flat top: its width is not told by second derivatives
             continue
+        is_level = is_stuck or value[index] <= looked_at[index] + _ROUNDING * abs(value[index])
+        looked_at[index] = value[index]
         # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
-        if shape.is_peak and shape.rise < min(_ARRIVED, _THIN * shape.roundness):
-            known[index] = optima.add(shape)
+        if shape.is_peak and shape.rise < (_KINK if is_level else min(_ARRIVED, _THIN * shape.roundness)):
+            known[index] = optima.add(shape.here(position[index], float(value[index])) if is_level else shape)
             continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
         state.num_looks[index] += 1
