@@ -26,6 +26,7 @@ from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
 from tempering.types import Key
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
+from tempering.weights.pareto import RELIABLE_K
 from tempering.weights.weigh import Weighted, weigh
 
 __all__ = ["checked_log_z", "determinants", "finish", "judging", "with_final_weights"]
@@ -33,6 +34,8 @@ __all__ = ["checked_log_z", "determinants", "finish", "judging", "with_final_wei
 _LARGEST_CHECKED, _NUM_CHECKED = 128, 256
 """Dimensions up to which estimated determinants are checked against exact ones, and on how many draws. In the 162 of
 LJ-55 a step of all draws would take 95 GB, and as long as 440 without determinants."""
+_FINITE_K = 0.5
+"""Pareto k up to which weights have a finite variance."""
 _NO_NETWORK = (
     "the final model's draws were not finite: a normal distribution of the last samples' moments took its place"
 )
@@ -84,7 +87,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
-    evidence, others = known[:-1] or known, _guided_log_z(run, records[-1])
+    evidence, others = known[:-1] or known, _guided_log_z(run, records[-1], weighted)
     uncovered_fn = lambda key, log_prob, weighted: uncovered(run, key, log_prob, weighted)  # noqa: E731
     finished = with_final_weights(sampler, key, weighted, others, evidence, uncovered_fn)
     finished.paid = Paid(
@@ -126,7 +129,9 @@ def with_final_weights(
     """
     model, sampling, num = sampler.model, sampler.sampling, weighted.log_weights.shape[0]
     own = checked_log_z(key, model, sampling, weighted)
-    log_z, error = (finite_or_none(value) for value in pooled_log_z([own, *others]))
+    # A few heavy draws have no error to be pooled by: log Z rests on the others alone, if there are any.
+    is_usable = float(weighted.pareto_k) <= RELIABLE_K or not others
+    log_z, error = (finite_or_none(value) for value in pooled_log_z([own] * is_usable + others))
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
     seen = coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, jnp.ones(()))
     return dataclasses.replace(
@@ -160,11 +165,12 @@ def _optima(run: Run) -> Optima | None:
     return optima
 
 
-def _guided_log_z(run: Run, last: LevelRecord) -> list[tuple[float | None, float | None]]:
-    """The last level's own estimate, where its error can be trusted."""
+def _guided_log_z(run: Run, last: LevelRecord, final: Weighted) -> list[tuple[float | None, float | None]]:
+    """The last level's own estimate, where its error can be trusted; or where the final draws' cannot at all."""
     dim, k = run.target.dim, last.pareto_k
     is_known = last.proposal == MODES or determinants(run.settings.sampling, dim) != "unchecked"
-    return [(last.log_z, last.log_z_error)] if k is not None and k <= 0.5 and is_known else []
+    most = _FINITE_K if float(final.pareto_k) <= RELIABLE_K else RELIABLE_K
+    return [(last.log_z, last.log_z_error)] if k is not None and k <= most and is_known else []
 
 
 def determinants(sampling: Sampling, dim: int) -> Literal["exact", "checked", "unchecked"]:
