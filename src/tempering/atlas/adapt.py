@@ -36,6 +36,8 @@ _NEAR_BEST = 0.97
 _ENOUGH, _GAIN, _HIGH_K = 0.6, 1.15, 0.5
 """Effective share from which no round is worth its draws, the gain that the next one must have brought, and the Pareto
 k above which a few draws stand for what the components do not reach."""
+_COLLAPSED = 0.5
+"""Share of a round over the best before it, below which one heavy draw decides it."""
 
 
 @dataclass
@@ -165,9 +167,12 @@ def adapted(
         if has_tail and index < most_rounds:
             optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
         drawn.mixtures.append(_improved(drawn, optima))
+        best = max(drawn.shares[:-1], default=0.0)
         if len(optima) > num:  # what is new is to be drawn, and to be seen in its weights
             last = max(last, index + 1)
-        elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * max(drawn.shares[:-1])):
+        elif share < _COLLAPSED * best:  # a draw that no round before had met: what knows of it is still unseen
+            last = max(last, min(index + 1, most_rounds + 1))
+        elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * best):
             break
         if index >= last:
             break
