@@ -124,8 +124,8 @@ class Foreign:
         """A broken pool takes no more tasks: make another, where that is known how."""
         if self._make is None:
             raise RuntimeError(
-                f"the pool broke, because a worker ended ({_words(error)}), and an executor that broke "
-                "takes no more points; give pool=8, whose workers are replaced, or a function that makes the executor, "
+                f"the pool broke, because a worker ended ({_words(error)}), and a pool that broke "
+                "takes no more points; give pool=8, whose workers are replaced, or a function that makes the pool, "
                 "such as pool=lambda: ProcessPoolExecutor(8); with `out=` or `store=` nothing that was paid is lost"
             ) from error
         self.pool, self._probe = None, None
@@ -206,10 +206,13 @@ class _Async(Foreign):
 
     Such a pool replaces a worker that was killed, but never tells of the task that it had. When a child process has
     ended badly, one of the tasks in flight is lost; it is the one that is still missing when all the others are back.
+    Ray's pool tells of the task, keeps the dead worker, and goes on to give it tasks: it counts as broken.
     """
 
     def __init__(self, *given: Any):
         super().__init__(*given)
+        self._given_to: dict[int, Any] = {}
+        self._left: list[Any] = []
         self._children: dict[int, Any] = {}
         self._suspects: set[int] = set()
         self._num_lost = 0
@@ -218,6 +221,7 @@ class _Async(Foreign):
         arguments = (self.shipped.token, shipped, which, rows)
         if key < 0:
             return self._pool().apply_async(evaluate, arguments)
+        self._given_to[key] = self._pool()
         return self._pool().apply_async(
             evaluate,
             arguments,
@@ -227,6 +231,24 @@ class _Async(Foreign):
 
     def _answer_of(self, probe: Any) -> None:
         probe.get()
+
+    def _returned(self, key: int, reply: Reply | None, error: BaseException | None) -> Returned:
+        pool = self._given_to.pop(key, None)
+        if reply is not None or "RayActorError" not in {kind.__name__ for kind in type(error).__mro__}:
+            return super()._returned(key, reply, error)
+        del self._tasks[key]
+        if pool is self.pool:  # else another has taken its place already
+            assert error is not None
+            self._broken(error)
+            self._left.append(pool)  # its other workers may still answer
+        return Returned(key, lost="a worker of Ray's pool died", is_common=True)
+
+    def close(self, at_once: bool = False) -> None:
+        """As of all, and of pools that broke before."""
+        super().close(at_once)
+        left, self._left = self._left, []
+        for pool in left:
+            _end(pool)
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """What has come back, and tasks that went down with a worker."""
@@ -241,6 +263,7 @@ class _Async(Foreign):
         if self._num_lost and len(self._suspects) <= self._num_lost:
             for key in self._suspects & set(self._tasks):
                 del self._tasks[key]
+                self._given_to.pop(key, None)
                 found.append(Returned(key, lost="a worker process of the pool ended before it answered"))
             self._suspects, self._num_lost = set(), 0
         return found
