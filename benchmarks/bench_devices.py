@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-NUM_TURNS, NUM_ROWS, NUM_CHAINS, NUM_STEPS, NUM_CELLS, SOLVER_STEPS = 11, 512, 256, 4, 128, 150
+NUM_TURNS, NUM_ROWS, NUM_CHAINS, NUM_STEPS, NUM_CELLS, SOLVER_STEPS = 15, 512, 256, 4, 128, 600
 
 
 def serve(num_rows: int, num_chains: int, num_steps: int) -> None:

@@ -337,6 +337,13 @@ def test_a_forecast_is_said_as_people_say_it():
     assert HostUse.from_dict(use.as_dict()) == use and use.utilisation == 0.5 and use.seconds_per_point == 0.5
 
 
+def test_batches_that_are_small_for_the_workers_are_told_with_what_to_do():
+    few = HostUse(points=320, batches=10, busy=10.0, available=40.0, workers=64)
+    assert "a batch had 32 points for 64 workers" in few.lines()[1] and "'initial.num_chains': 256" in few.lines()[1]
+    for other in ({"busy": 39.0}, {"points": 32_000}, {"workers": 1}, {"batches": 0}):
+        assert not HostUse(**{**vars(few), **other}).is_short_of_points
+
+
 def test_workers_import_no_jax(tmp_path):
     script = "import sys; import tempering.host.work, tempering.host.processes; assert 'jax' not in sys.modules"
     import subprocess
