@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -304,6 +304,27 @@ def test_a_closed_pool_is_refused_at_once():
     for pool in closed:
         with pytest.raises(SettingsError, match=r"takes no work .*it is closed.*`with` block"):
             from_callable(density, 2, pool=pool)
+
+
+class Shut(ThreadPoolExecutor):
+    """Closed as a client of Dask is: an exception of its own, and what is on its way is cancelled."""
+
+    class ClosedClientError(Exception):
+        """As `distributed` has it."""
+
+    def submit(self, fn, /, *args):
+        future = Future()
+        future.cancel()
+        if not self.is_quiet:
+            raise self.ClosedClientError("Client is closed")
+        return future
+
+
+@pytest.mark.parametrize(("is_quiet", "message"), [(False, "takes no work .Client is closed"), (True, "it was closed")])
+def test_a_client_that_is_closed_is_refused_in_words(is_quiet, message):
+    with Shut(1) as pool, pytest.raises(SettingsError, match=message):
+        pool.is_quiet = is_quiet
+        BlackBox(density, 2, pool=pool).values(POINTS)
 
 
 def test_a_function_that_an_executor_cannot_send_is_refused_before_a_point_is_paid(engines):

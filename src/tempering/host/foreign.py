@@ -135,7 +135,9 @@ class Foreign:
             self._probe = self._asked(-1, self.shipped, 0, np.zeros((0, 1)))
         except BrokenExecutor as error:
             self._broken(error)
-        except (RuntimeError, ValueError) as error:
+        except Exception as error:
+            if not _is_closed(error):
+                raise _unfit(error) from error
             raise SettingsError(
                 f"the pool takes no work ({_words(error)}): it is closed, or was not started; give one that is "
                 "open, such as inside its `with` block"
@@ -152,6 +154,10 @@ class Foreign:
                 self._answer_of(probe)
             except BrokenExecutor as error:
                 self._broken(error)
+            except CancelledError as error:
+                raise SettingsError(
+                    "the pool dropped its first task, because it was closed; close it after the fit"
+                ) from error
             except BaseException as error:
                 raise _unfit(error) from error
 
@@ -161,7 +167,9 @@ class Foreign:
             self._asked(key, self.shipped if with_functions else None, which, rows)
         except BrokenExecutor as error:
             self._back.put((key, None, error))
-        except (RuntimeError, ValueError) as error:
+        except Exception as error:
+            if not _is_closed(error):
+                raise
             raise SettingsError(
                 f"the pool takes no more work ({_words(error)}): it was closed while a fit used it; close it after"
             ) from error
@@ -302,6 +310,11 @@ def _evaluated(task: tuple[str, Shipped, int, np.ndarray]) -> Reply:
 
 def _words(error: BaseException) -> str:
     return first_line(error) if isinstance(error, Exception) else repr(error)
+
+
+def _is_closed(error: Exception) -> bool:
+    """Whether a pool refuses work because it is closed: every library has an exception of its own for it."""
+    return isinstance(error, RuntimeError | ValueError) or "Closed" in type(error).__name__
 
 
 def _outcome(future: Any) -> tuple[Reply | None, BaseException | None]:
