@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import pytest
@@ -349,6 +350,15 @@ class Bare(ThreadPoolExecutor):
 def test_workers_without_the_package_are_refused():
     with Bare(1) as pool, pytest.raises(SettingsError, match="cannot import tempering .*install tempering"):
         BlackBox(density, 2, pool=pool).values(POINTS)
+
+
+@pytest.mark.parametrize("kind", ["submit", "apply_async"])
+def test_a_pool_whose_workers_keep_silent_is_told_about_and_waited_for(kind, monkeypatch, caplog):
+    monkeypatch.setattr("tempering.host.foreign._SILENCE", 0.05)
+    with ThreadPoolExecutor(1) if kind == "submit" else ThreadPool(1) as pool:
+        getattr(pool, kind)(time.sleep, (0.4) if kind == "submit" else (0.4,))
+        np.testing.assert_array_equal(BlackBox(density, 2, pool=pool).values(POINTS), RIGHT)
+    assert "no worker of the pool has answered for 0.05 s" in caplog.text and "cannot import tempering" in caplog.text
 
 
 def test_a_forecast_is_said_as_people_say_it():

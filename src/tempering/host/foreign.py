@@ -3,12 +3,13 @@
 The user's own library sends functions and points its own way; here is what they have in common.
 """
 
+import logging
 import multiprocessing
 import os
 import queue
 import time
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Executor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, wait
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ ALLOWED = (
 )
 _GLANCE = 1.0
 """Seconds between two looks at how many workers a pool has, and at whether some have ended."""
+_SILENCE = 60.0
+"""Seconds without a word of any worker after which that is said, and again."""
+_LOGGER = logging.getLogger("tempering")
 _POLL = 0.2
 """Seconds between two looks at futures that cannot call back."""
 
@@ -151,7 +155,12 @@ class Foreign:
         if self._probe is not None and self._probe is not True:
             probe, self._probe = self._probe, True
             try:
-                self._answer_of(probe)
+                while not self._is_there(probe):
+                    _LOGGER.warning(
+                        "no worker of the pool has answered for %g s: they wait in a queue, have not started or cannot "
+                        "import tempering (see their own logs)",
+                        _SILENCE,
+                    )
             except BrokenExecutor as error:
                 self._broken(error)
             except CancelledError as error:
@@ -177,7 +186,8 @@ class Foreign:
     def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
         raise NotImplementedError
 
-    def _answer_of(self, probe: Any) -> None:
+    def _is_there(self, probe: Any) -> bool:
+        """Whether the first task came back; raises what went wrong with it. Waits, but not for ever."""
         raise NotImplementedError
 
 
@@ -197,8 +207,15 @@ class _Futures(Foreign):
                 self._polled[key] = future
         return future
 
-    def _answer_of(self, probe: Any) -> None:
-        probe.result()
+    def _is_there(self, probe: Any) -> bool:
+        if not hasattr(probe, "add_done_callback"):
+            probe.result()
+            return True
+        if not probe.done():  # `wait` does not take a future that was cancelled at once for one that is done
+            wait([probe], _SILENCE)
+        if probe.done():
+            probe.result()
+        return probe.done()
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """What has come back; futures that cannot call back are asked."""
@@ -237,8 +254,11 @@ class _Async(Foreign):
             error_callback=lambda error: self._back.put((key, None, error)),
         )
 
-    def _answer_of(self, probe: Any) -> None:
-        probe.get()
+    def _is_there(self, probe: Any) -> bool:
+        probe.wait(_SILENCE)
+        if probe.ready():
+            probe.get()
+        return probe.ready()
 
     def _returned(self, key: int, reply: Reply | None, error: BaseException | None) -> Returned:
         pool = self._given_to.pop(key, None)
@@ -289,8 +309,9 @@ class _Mapped(Foreign):
         del which, rows
         return True if key < 0 and shipped is not None else None  # gathered until `collect`
 
-    def _answer_of(self, probe: Any) -> None:
+    def _is_there(self, probe: Any) -> bool:
         """A probe is not sent: `map` would wait for it."""
+        return True
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """Have the pool carry out all that was handed over."""
