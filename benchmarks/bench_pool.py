@@ -5,7 +5,8 @@
 Overhead: wall time of parallel tempering on two processes over half the time that the calls themselves took. The aim is
 at most 1.03. Utilisation: the share of the workers' time spent in the callable, where one point in 50 takes ten times
 as long; the aim is 0.95. Trips: seconds of a point that takes no time, by engine; `simulate_cluster.py` uses them.
-Memory: the parent's own, after few points and after many.
+Memory: the parent's own, after few points and after many, and with few workers and with many. `--only memory` measures
+one of these alone.
 """
 
 import multiprocessing
@@ -122,6 +123,16 @@ def memory(sizes: tuple[int, ...]) -> dict[str, float]:
     return found
 
 
+def memory_of_workers(numbers: tuple[int, ...]) -> dict[str, float]:
+    """MiB of this process while so many of its own processes wait for points, after 1,000 points each time."""
+    found, rows = {}, np.random.default_rng(0)
+    for number in numbers:
+        with from_callable(Sleeping(0.002), DIM, pool=number, chunk_size=1) as target:
+            target.box.values(rows.normal(size=(1000, DIM)))
+            found[f"{number:,} workers, {target.box.use.workers} seen"] = _resident()
+    return found
+
+
 def _resident() -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
@@ -132,16 +143,24 @@ def main() -> None:
 
     made = parser(__doc__)
     made.add_argument("--seconds", type=float, default=0.1, help="time of one point")
+    made.add_argument("--only", choices=("overhead", "utilisation", "trip", "writing", "memory"), help="one part")
     given = made.parse_args()
     few = given.quick
     figures: dict[str, object] = {}
-    for points in (16,) if few else (16, 64):
-        figures[f"overhead, batches of {points}"] = overhead(given.seconds, points, 2 if few else 12)
-    for points, batches in ((64, 1),) if few else ((64, 4), (256, 2), (1000, 1)):
-        figures[f"utilisation, batches of {points}"] = utilisation(given.seconds, points, batches)
-    figures["trip of a point, seconds"] = trips(100 if few else 2000)
-    figures["writing a point, seconds"] = stored(1000 if few else 10_000)
-    figures["memory of the parent, MiB"] = memory((1000, 2000) if few else (1000, 10_000, 50_000))
+    is_asked = lambda part: given.only in (None, part)  # noqa: E731
+    if is_asked("overhead"):
+        for points in (16,) if few else (16, 64):
+            figures[f"overhead, batches of {points}"] = overhead(given.seconds, points, 2 if few else 12)
+    if is_asked("utilisation"):
+        for points, batches in ((64, 1),) if few else ((64, 4), (256, 2), (1000, 1)):
+            figures[f"utilisation, batches of {points}"] = utilisation(given.seconds, points, batches)
+    if is_asked("trip"):
+        figures["trip of a point, seconds"] = trips(100 if few else 2000)
+    if is_asked("writing"):
+        figures["writing a point, seconds"] = stored(1000 if few else 10_000)
+    if is_asked("memory"):
+        figures["memory of the parent, MiB"] = memory((1000, 2000) if few else (1000, 10_000, 50_000))
+        figures["memory of the parent by workers, MiB"] = memory_of_workers((1, 2) if few else (1, 2, 4, 8, 16))
     for name, value in figures.items():
         print(f"{name}: {value}")
     finish(given, figures, seconds=given.seconds, pool=2)

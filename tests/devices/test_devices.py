@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -44,7 +45,7 @@ def _output(process: subprocess.Popen, seconds: float) -> str:
 def test_programs_have_the_same_bits_on_any_number_of_devices(tmp_path):
     results = json.loads(_output(_started(tmp_path, "device_programs"), 300))
     sabotaged, rounding = results.pop("sabotaged of 101"), results.pop("rounding")
-    assert len(results) == 5
+    assert len(results) == 7
     for name, hashes in results.items():
         assert len(hashes) == 3 and len(set(hashes)) == 1, name
     assert len(set(sabotaged)) > 1, "sums whose order follows the number of devices should differ"
@@ -163,17 +164,54 @@ def test_a_fit_is_the_same_on_any_number_of_devices(tmp_path):
         np.testing.assert_array_equal(other, first)
 
 
-@pytest.mark.slow
-def test_two_joined_processes_make_the_fit_of_two_devices(tmp_path):
+def _joined(tmp_path, run, name):
+    """Two processes that join on loopback and fit into the same folder."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    files = [tmp_path / f"{index}.npy" for index in range(2)]
-    run = tmp_path / "run"
-    processes = [
-        _started(tmp_path / f"cache-{index}", "device_fits", file, "join", port, 2, index, run)
-        for index, file in enumerate(files)
+    return [
+        _started(
+            tmp_path / f"cache-{index}", "device_fits", tmp_path / f"{name}-{index}.npy", "join", port, 2, index, run
+        )
+        for index in range(2)
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_joined_process_that_is_killed_ends_the_other_and_a_new_start_goes_on(victim, tmp_path):
+    run = tmp_path / "run"
+    processes = _joined(tmp_path, run, "killed")
+    try:
+        for _ in range(6000):
+            if (run / "levels" / "01" / "buffer.npz").exists() or processes[0].poll() is not None:
+                break
+            time.sleep(0.05)
+        processes[victim].kill()
+        _, error = processes[1 - victim].communicate(timeout=300)
+        assert processes[1 - victim].returncode != 0, "it cannot go on alone, and does not wait for ever"
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert not (run / "sampler.json").exists(), error[-2000:]
+    again = _joined(tmp_path, run, "again")
+    try:
+        shown = [process.communicate(timeout=600)[1] for process in again]
+    finally:
+        for process in again:
+            process.kill()
+    assert [process.returncode for process in again] == [0, 0], [text[-3000:] for text in shown]
+    drawn = np.load(tmp_path / "again-0.npy")
+    alone = tmp_path / "alone.npy"
+    _output(_started(tmp_path, "device_fits", alone, "devices", 2), 600)
+    np.testing.assert_array_equal(drawn[0], np.load(alone)[0])
+
+
+@pytest.mark.slow
+def test_two_joined_processes_make_the_fit_of_two_devices(tmp_path):
+    files = [tmp_path / f"drawn-{index}.npy" for index in range(2)]
+    processes = _joined(tmp_path, tmp_path / "run", "drawn")
     try:
         shown = [process.communicate(timeout=600)[1] for process in processes]
     finally:

@@ -4,8 +4,9 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 
 import numpy as np
 import pytest
@@ -43,9 +44,10 @@ def _ray():
     """Ray is not part of `dev`: 200 MB. Where it is installed its pool is tested."""
     pools = pytest.importorskip("ray.util.multiprocessing")
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # it would write a token into the home folder
+    os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")  # it would kill workers where others fill the memory
     paths = os.pathsep.join([str(SOURCE), str(SOURCE.parent / "tests"), os.environ.get("PYTHONPATH", "")])
     pytest.importorskip("ray").init(runtime_env={"env_vars": {"PYTHONPATH": paths}}, include_dashboard=False)
-    return pools.Pool(2)
+    return partial(pools.Pool, 2)
 
 
 class Engines:
@@ -59,10 +61,10 @@ class Engines:
             client, cluster = _dask()
             self.open += [client.close, cluster.close]
             return client.get_executor()
-        if name == "ray":
-            pool = _ray()
-            self.open += [pool.terminate, pytest.importorskip("ray").shutdown]
-            return pool
+        if name == "ray" or name.endswith("Ray's"):
+            make = _ray()
+            self.open.append(pytest.importorskip("ray").shutdown)
+            return make() if name == "ray" else make
         if name == "multiprocessing.Pool":
             pool = SPAWN.Pool(2)
             self.open.append(pool.terminate)
@@ -105,6 +107,7 @@ ALL = [
 SURVIVING = [
     "processes",
     *slow("a function that makes one", "multiprocessing.Pool", "a function that makes loky's", "dask"),
+    *slow("a function that makes Ray's"),
 ]
 
 
@@ -135,7 +138,13 @@ def test_a_worker_that_is_killed_costs_its_point_a_second_try_and_nothing_else(n
     box.close()
 
 
-@pytest.mark.parametrize("name", ["processes", "ThreadPoolExecutor", *slow("multiprocessing.Pool", "loky", "dask")])
+PROMPT = [
+    *("processes", "ThreadPoolExecutor"),
+    *slow("ProcessPoolExecutor", "multiprocessing.Pool", "loky", "dask"),  # Ray's pool hands out at random
+]
+
+
+@pytest.mark.parametrize("name", PROMPT)
 def test_nobody_waits_for_a_slow_point(name, engines, tmp_path):
     box = BlackBox(Noted(tmp_path, "slow"), 2, pool=engines.make(name), store=tmp_path / "store")
     box.values(POINTS)  # workers have started
@@ -298,6 +307,27 @@ def test_a_closed_pool_is_refused_at_once():
             from_callable(density, 2, pool=pool)
 
 
+class Shut(ThreadPoolExecutor):
+    """Closed as a client of Dask is: an exception of its own, and what is on its way is cancelled."""
+
+    class ClosedClientError(Exception):
+        """As `distributed` has it."""
+
+    def submit(self, fn, /, *args):
+        future = Future()
+        future.cancel()
+        if not self.is_quiet:
+            raise self.ClosedClientError("Client is closed")
+        return future
+
+
+@pytest.mark.parametrize(("is_quiet", "message"), [(False, "takes no work .Client is closed"), (True, "it was closed")])
+def test_a_client_that_is_closed_is_refused_in_words(is_quiet, message):
+    with Shut(1) as pool, pytest.raises(SettingsError, match=message):
+        pool.is_quiet = is_quiet
+        BlackBox(density, 2, pool=pool).values(POINTS)
+
+
 def test_a_function_that_an_executor_cannot_send_is_refused_before_a_point_is_paid(engines):
     calls = []
     box = BlackBox(lambda x: calls.append(x), 2, pool=engines.make("ProcessPoolExecutor"))
@@ -322,11 +352,27 @@ def test_workers_without_the_package_are_refused():
         BlackBox(density, 2, pool=pool).values(POINTS)
 
 
+@pytest.mark.parametrize("kind", ["submit", "apply_async"])
+def test_a_pool_whose_workers_keep_silent_is_told_about_and_waited_for(kind, monkeypatch, caplog):
+    monkeypatch.setattr("tempering.host.foreign._SILENCE", 0.05)
+    with ThreadPoolExecutor(1) if kind == "submit" else ThreadPool(1) as pool:
+        getattr(pool, kind)(time.sleep, (0.4) if kind == "submit" else (0.4,))
+        np.testing.assert_array_equal(BlackBox(density, 2, pool=pool).values(POINTS), RIGHT)
+    assert "no worker of the pool has answered for 0.05 s" in caplog.text and "cannot import tempering" in caplog.text
+
+
 def test_a_forecast_is_said_as_people_say_it():
     assert forecast_words(20_000, 8, 30.0) == "20,000 points on 8 workers at 30.0 s: 20 h 50 min"
     assert forecast_words(10, 1, 0.02) == "10 points on 1 worker at 20 ms: 0.2 s"
     use = HostUse(points=10, busy=5.0, available=10.0, workers=2)
     assert HostUse.from_dict(use.as_dict()) == use and use.utilisation == 0.5 and use.seconds_per_point == 0.5
+
+
+def test_batches_that_are_small_for_the_workers_are_told_with_what_to_do():
+    few = HostUse(points=320, batches=10, busy=10.0, available=40.0, workers=64)
+    assert "a batch had 32 points for 64 workers" in few.lines()[1] and "'initial.num_chains': 256" in few.lines()[1]
+    for other in ({"busy": 39.0}, {"points": 32_000}, {"workers": 1}, {"batches": 0}):
+        assert not HostUse(**{**vars(few), **other}).is_short_of_points
 
 
 def test_workers_import_no_jax(tmp_path):

@@ -62,6 +62,30 @@ def trained(weights, x):
     return jax.vmap(one_model)(jax.tree.map(lambda leaf: jnp.stack([leaf, 0.5 * leaf]), weights))
 
 
+def roots(weights, x):
+    """Divisions by equal roots and by numbers, which XLA may rewrite if it has not merged equal ones before."""
+
+    def one(row, scale):
+        width = lambda: jnp.sqrt(scale**2 + row**2)  # noqa: E731
+        shift = jnp.sum(row * scale / width()) + jnp.sum(weights[0] / (1.0 - 0.9 ** (1.0 + scale[0] ** 2)))
+        return shift + jnp.sum(jnp.tanh((row @ weights[0])[:DIM] / width()) * (1.0 / width()))
+
+    return by_row(one)(x, jnp.roll(x, 1))
+
+
+@on_devices
+def uneven(x):
+    """One row in some fifty takes a hundred times as many steps as the others."""
+
+    def one(row):
+        num_steps = jnp.where(row[0] > 2.0, 500, 5)
+        return jax.lax.while_loop(
+            lambda pair: pair[0] < num_steps, lambda pair: (pair[0] + 1, jnp.sin(pair[1])), (0, row)
+        )
+
+    return by_row(one)(x)
+
+
 @on_devices
 def evaluated(weights, x):
     """Values and gradients in chunks, over two leading axes too."""
@@ -90,6 +114,8 @@ def main():
     for num in (7, 40, 101):
         compare("evaluated", lambda x: evaluated(weights, x), num)
     compare("trained", lambda x: on_devices(trained)(weights, x), 101)
+    compare("roots", lambda x: on_devices(roots)(weights, x), 101)
+    compare("uneven", uneven, 101)
     x = jax.random.normal(key, (101, DIM))
     plain = np.asarray(evaluated(weights, x)[0][0])
     with use(3):

@@ -42,7 +42,7 @@ class Hosts:
             return None
         parts = [box.use for box in self.boxes]
         whole = HostUse(failed=sum((part.failed for part in parts), Counter()))
-        for name in ("points", "replayed", "retried", "busy", "available", "waited"):
+        for name in ("points", "replayed", "batches", "retried", "busy", "available", "waited"):
             setattr(whole, name, sum(getattr(part, name) for part in parts))
         whole.workers = max(part.workers for part in parts)
         return whole
@@ -86,7 +86,8 @@ class Hosts:
         if use is None or each is None or each < _SLOW:
             return event
         planned = event.planned or self.budget or 0
-        left = max(0, planned - use.points - use.replayed)
+        # A resumed run has points of finished levels in its ledger that were not asked for in this process.
+        left = max(0, planned - max(event.evaluations, use.points + use.replayed))
         workers, share = self.num_workers, use.utilisation or 1.0
         if not self._has_forecast and planned:
             self._has_forecast = True

@@ -21,6 +21,11 @@ from tempering.devices.rows import is_sharing, shared_out
 
 __all__ = ["Program", "resident", "on_devices"]
 
+_ALIKE = {"xla_disable_hlo_passes": "algsimp"}
+"""For several devices XLA merges equal operations before it simplifies, for one device after. What it then makes of
+x / sqrt(y) or of a division by a number rounds in another way. Without simplifying, both come out alike. Seen on CPUs,
+where it is done; on GPUs faster programs are worth more than the last bit between one device and several."""
+
 
 class Program:
     """A function compiled for one device, or for those of the mesh that is active when it is called."""
@@ -63,7 +68,8 @@ class Program:
             made = jax.shard_map(on_each, mesh=mesh, in_specs=same, out_specs=same, check_vma=False)(turns, arrays)
             return eqx.combine(made, others[-1])
 
-        return eqx.filter_jit(program)
+        options = _ALIKE if mesh.local_devices[0].platform == "cpu" else {}
+        return eqx.filter_jit(program, **{"compiler_options": options})  # pyright: ignore
 
 
 def on_devices(function: Callable[..., Any]) -> Any:

@@ -93,6 +93,7 @@ class Dealer:
         Raises:
             Exception: what `on_arrival` raises; what is in flight then arrives first where `drains` says so.
         """
+        self.use.batches += len(numbers) > 0
         round_ = _Round(self, which, rows, numbers, on_arrival)
         try:
             round_.run()

@@ -3,12 +3,13 @@
 The user's own library sends functions and points its own way; here is what they have in common.
 """
 
+import logging
 import multiprocessing
 import os
 import queue
 import time
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Executor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, wait
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ ALLOWED = (
 )
 _GLANCE = 1.0
 """Seconds between two looks at how many workers a pool has, and at whether some have ended."""
+_SILENCE = 60.0
+"""Seconds without a word of any worker after which that is said, and again."""
+_LOGGER = logging.getLogger("tempering")
 _POLL = 0.2
 """Seconds between two looks at futures that cannot call back."""
 
@@ -124,8 +128,8 @@ class Foreign:
         """A broken pool takes no more tasks: make another, where that is known how."""
         if self._make is None:
             raise RuntimeError(
-                f"the pool broke, because a worker ended ({_words(error)}), and an executor that broke "
-                "takes no more points; give pool=8, whose workers are replaced, or a function that makes the executor, "
+                f"the pool broke, because a worker ended ({_words(error)}), and a pool that broke "
+                "takes no more points; give pool=8, whose workers are replaced, or a function that makes the pool, "
                 "such as pool=lambda: ProcessPoolExecutor(8); with `out=` or `store=` nothing that was paid is lost"
             ) from error
         self.pool, self._probe = None, None
@@ -135,7 +139,9 @@ class Foreign:
             self._probe = self._asked(-1, self.shipped, 0, np.zeros((0, 1)))
         except BrokenExecutor as error:
             self._broken(error)
-        except (RuntimeError, ValueError) as error:
+        except Exception as error:
+            if not _is_closed(error):
+                raise _unfit(error) from error
             raise SettingsError(
                 f"the pool takes no work ({_words(error)}): it is closed, or was not started; give one that is "
                 "open, such as inside its `with` block"
@@ -149,9 +155,18 @@ class Foreign:
         if self._probe is not None and self._probe is not True:
             probe, self._probe = self._probe, True
             try:
-                self._answer_of(probe)
+                while not self._is_there(probe):
+                    _LOGGER.warning(
+                        "no worker of the pool has answered for %g s: they wait in a queue, have not started or cannot "
+                        "import tempering (see their own logs)",
+                        _SILENCE,
+                    )
             except BrokenExecutor as error:
                 self._broken(error)
+            except CancelledError as error:
+                raise SettingsError(
+                    "the pool dropped its first task, because it was closed; close it after the fit"
+                ) from error
             except BaseException as error:
                 raise _unfit(error) from error
 
@@ -161,7 +176,9 @@ class Foreign:
             self._asked(key, self.shipped if with_functions else None, which, rows)
         except BrokenExecutor as error:
             self._back.put((key, None, error))
-        except (RuntimeError, ValueError) as error:
+        except Exception as error:
+            if not _is_closed(error):
+                raise
             raise SettingsError(
                 f"the pool takes no more work ({_words(error)}): it was closed while a fit used it; close it after"
             ) from error
@@ -169,7 +186,8 @@ class Foreign:
     def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
         raise NotImplementedError
 
-    def _answer_of(self, probe: Any) -> None:
+    def _is_there(self, probe: Any) -> bool:
+        """Whether the first task came back; raises what went wrong with it. Waits, but not for ever."""
         raise NotImplementedError
 
 
@@ -189,8 +207,15 @@ class _Futures(Foreign):
                 self._polled[key] = future
         return future
 
-    def _answer_of(self, probe: Any) -> None:
-        probe.result()
+    def _is_there(self, probe: Any) -> bool:
+        if not hasattr(probe, "add_done_callback"):
+            probe.result()
+            return True
+        if not probe.done():  # `wait` does not take a future that was cancelled at once for one that is done
+            wait([probe], _SILENCE)
+        if probe.done():
+            probe.result()
+        return probe.done()
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """What has come back; futures that cannot call back are asked."""
@@ -206,10 +231,13 @@ class _Async(Foreign):
 
     Such a pool replaces a worker that was killed, but never tells of the task that it had. When a child process has
     ended badly, one of the tasks in flight is lost; it is the one that is still missing when all the others are back.
+    Ray's pool tells of the task, keeps the dead worker, and goes on to give it tasks: it counts as broken.
     """
 
     def __init__(self, *given: Any):
         super().__init__(*given)
+        self._given_to: dict[int, Any] = {}
+        self._left: list[Any] = []
         self._children: dict[int, Any] = {}
         self._suspects: set[int] = set()
         self._num_lost = 0
@@ -218,6 +246,7 @@ class _Async(Foreign):
         arguments = (self.shipped.token, shipped, which, rows)
         if key < 0:
             return self._pool().apply_async(evaluate, arguments)
+        self._given_to[key] = self._pool()
         return self._pool().apply_async(
             evaluate,
             arguments,
@@ -225,8 +254,29 @@ class _Async(Foreign):
             error_callback=lambda error: self._back.put((key, None, error)),
         )
 
-    def _answer_of(self, probe: Any) -> None:
-        probe.get()
+    def _is_there(self, probe: Any) -> bool:
+        probe.wait(_SILENCE)
+        if probe.ready():
+            probe.get()
+        return probe.ready()
+
+    def _returned(self, key: int, reply: Reply | None, error: BaseException | None) -> Returned:
+        pool = self._given_to.pop(key, None)
+        if reply is not None or "RayActorError" not in {kind.__name__ for kind in type(error).__mro__}:
+            return super()._returned(key, reply, error)
+        del self._tasks[key]
+        if pool is self.pool:  # else another has taken its place already
+            assert error is not None
+            self._broken(error)
+            self._left.append(pool)  # its other workers may still answer
+        return Returned(key, lost="a worker of Ray's pool died", is_common=True)
+
+    def close(self, at_once: bool = False) -> None:
+        """As of all, and of pools that broke before."""
+        super().close(at_once)
+        left, self._left = self._left, []
+        for pool in left:
+            _end(pool)
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """What has come back, and tasks that went down with a worker."""
@@ -241,6 +291,7 @@ class _Async(Foreign):
         if self._num_lost and len(self._suspects) <= self._num_lost:
             for key in self._suspects & set(self._tasks):
                 del self._tasks[key]
+                self._given_to.pop(key, None)
                 found.append(Returned(key, lost="a worker process of the pool ended before it answered"))
             self._suspects, self._num_lost = set(), 0
         return found
@@ -258,8 +309,9 @@ class _Mapped(Foreign):
         del which, rows
         return True if key < 0 and shipped is not None else None  # gathered until `collect`
 
-    def _answer_of(self, probe: Any) -> None:
+    def _is_there(self, probe: Any) -> bool:
         """A probe is not sent: `map` would wait for it."""
+        return True
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """Have the pool carry out all that was handed over."""
@@ -279,6 +331,11 @@ def _evaluated(task: tuple[str, Shipped, int, np.ndarray]) -> Reply:
 
 def _words(error: BaseException) -> str:
     return first_line(error) if isinstance(error, Exception) else repr(error)
+
+
+def _is_closed(error: Exception) -> bool:
+    """Whether a pool refuses work because it is closed: every library has an exception of its own for it."""
+    return isinstance(error, RuntimeError | ValueError) or "Closed" in type(error).__name__
 
 
 def _outcome(future: Any) -> tuple[Reply | None, BaseException | None]:

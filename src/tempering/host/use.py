@@ -12,6 +12,9 @@ __all__ = ["FAULTS", "HostUse", "forecast_words"]
 FAULTS = ("raised", "timeout", "nan", "died")
 """How a point can fail: an exception, too long, NaN, or the end of its worker."""
 
+_BUSY, _ENOUGH = 0.8, 4.0
+"""Utilisation below which, and points of a batch for each worker below which, a word is said: results/cluster.json."""
+
 
 @dataclass
 class HostUse:
@@ -20,6 +23,7 @@ class HostUse:
     Args:
         points: that a function answered, failed ones too.
         replayed: that the store answered, because an earlier process paid for them.
+        batches: in which they were asked for.
         retried: second tries, on top of `points`.
         failed: points that failed for good, by `FAULTS`.
         busy: seconds that workers spent in the function.
@@ -30,6 +34,7 @@ class HostUse:
 
     points: int = 0
     replayed: int = 0
+    batches: int = 0
     retried: int = 0
     failed: Counter = field(default_factory=Counter)
     busy: float = 0.0
@@ -48,6 +53,14 @@ class HostUse:
         return min(1.0, self.busy / self.available) if self.available > 0 else None
 
     @property
+    def is_short_of_points(self) -> bool:
+        """Whether workers were idle because batches are small for their number."""
+        share = self.utilisation
+        if share is None or not self.batches or self.workers < 2:
+            return False
+        return share < _BUSY and self.points / self.batches < _ENOUGH * self.workers
+
+    @property
     def num_failed(self) -> int:
         """Points that failed for good."""
         return sum(self.failed.values())
@@ -55,7 +68,7 @@ class HostUse:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         numbers = {name: round(getattr(self, name), 3) for name in ("busy", "available", "waited")}
-        counts = {name: getattr(self, name) for name in ("points", "replayed", "retried", "workers")}
+        counts = {name: getattr(self, name) for name in ("points", "replayed", "batches", "retried", "workers")}
         return {**counts, "failed": dict(self.failed), **numbers}
 
     @classmethod
@@ -72,6 +85,11 @@ class HostUse:
         head += "" if each is None else f" at {duration_of(each)} each"
         head += "" if self.utilisation is None else f", utilisation {self.utilisation:.2f}"
         lines = [head]
+        if self.is_short_of_points:
+            lines.append(
+                f"  a batch had {self.points / self.batches:,.0f} points for {_counted(self.workers, 'worker')}, which "
+                f"were idle at its end: more chains help, settings={{'initial.num_chains': {4 * self.workers}}}"
+            )
         if self.replayed:
             lines.append(f"  {self.replayed:,} more came from the store of points, paid for by an earlier process")
         if self.retried:
