@@ -74,6 +74,8 @@ def located(given: str) -> Source:
             if not left.endswith(_SUFFIXES):
                 raise SettingsError(f"{left} is neither Python (.py) nor Stan (.stan); give such a file, as in {_HOW}")
             return Source(given, path.resolve(), name)
+    except SettingsError:
+        raise
     except (OSError, ValueError) as error:  # a name that no disk can have
         raise SettingsError(f"{given!r} is no path: {first_line(error)}; give your model as in {_HOW}") from error
     return Source(given, _module_file(left), name, left)
