@@ -77,5 +77,6 @@ def require_extra(package: str, purpose: str) -> None:
     """
     if importlib.util.find_spec(package) is None:
         name, extra, instead = EXTRAS[package]
-        remedies = " or ".join(filter(None, [f"pip install 'tempering[{extra}]'", instead]))
+        command = f"pip install 'tempering[{extra}]' (in a clone: pip install '.[{extra}]')"
+        remedies = " or ".join(filter(None, [command, instead]))
         raise SettingsError(f"{purpose} need {name}, which is not installed: {remedies}")
