@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tempering.errors import EXTRAS, SettingsError, TemperingError, first_line, nearest
+from tempering.errors import EXTRAS, SettingsError, TemperingError, first_line, install_command, nearest
 
 __all__ = ["OPENMM_FILES", "Source", "checksum", "is_model", "located", "read_model"]
 
@@ -207,6 +207,6 @@ def _line(error: BaseException, source: Source) -> str:
 def _without(error: ModuleNotFoundError, source: Source) -> str:
     package = (error.name or "").split(".")[0]
     known = EXTRAS.get(package)
-    remedy = f"pip install 'tempering[{known[1]}]'" if known else f"pip install {package}, if that is its name"
+    remedy = install_command(known[1]) if known else f"pip install {package}, if that is its name"
     title = known[0] if known else package
     return f"{source.path.name}{_line(error, source)} needs {title}, which is not installed: {remedy}"
