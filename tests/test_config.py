@@ -86,8 +86,10 @@ def test_saying_every_setting_again_changes_nothing(name):
     assert with_changes(config, changes) == config
 
 
-def test_an_unknown_preset_is_refused_with_the_known_ones():
-    with pytest.raises(SettingsError, match=r"unknown preset 'mog41' \(did you mean mog40\?\); known: mog40, mw32, "):
+def test_an_unknown_preset_is_refused_with_the_usual_ones():
+    with pytest.raises(
+        SettingsError, match=r"unknown preset 'mog41' \(did you mean mog40\?\); usual ones are mog40, mw32, "
+    ):
         preset("mog41")
 
 
