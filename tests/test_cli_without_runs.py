@@ -1,6 +1,7 @@
 """The command line before there is a run: presets, plans, help, and one clear line for each mistake."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from support.commands import PTSD, as_users_run_it, command, process, refused
 from support.tiny import (
     PTSD_CHANGES,
 )
+from tempering.cli.wrapping import print_verdict, wrapped
 from tempering.lab.presets import ABLATIONS, PRESETS
 from tempering.lab.run import target_of
 from tempering.methods.budget import forecast
@@ -34,11 +36,20 @@ def test_list_shows_every_preset_with_its_method_and_cost():
         assert config.description in " ".join(out.split())
 
 
-def test_list_shows_ablations_where_they_are_asked_for():
+def _names(out):
+    return {line.split()[0] for line in out.splitlines() if line[:1].isalpha()} - {"name"}
+
+
+def test_list_is_one_screen_of_usual_presets_and_all_are_there_for_the_asking():
     code, out, _ = command("list")
-    names = {line.split()[0] for line in out.splitlines() if line[:1].isalpha()}
-    assert code == 0 and names == PRESETS.keys() - ABLATIONS.keys() | {"name"}
-    assert f"--all` shows {len(ABLATIONS)} more" in out and "mog40-fd" in ABLATIONS
+    usual = _names(out)
+    assert code == 0 and len(out.splitlines()) <= 26 and max(map(len, out.splitlines())) <= 80
+    assert {"mog40", "mw32", "dw4", "lj13", "aldp-internal"} <= usual
+    hidden = PRESETS.keys() - usual
+    assert ABLATIONS.keys() <= hidden and {"mog40-paper", "mog40-pt-dm", "mw32-fab"} <= hidden
+    assert f"--all` shows {len(hidden)} more" in out
+    code, out, _ = command("list", "--all")
+    assert code == 0 and _names(out) == PRESETS.keys()
 
 
 OURS = [name for name, config in PRESETS.items() if not isinstance(config.settings, BaselineSettings)]
@@ -76,7 +87,7 @@ def test_a_bad_preset_or_setting_is_refused(tmp_path):
     out = ("--out", tmp_path / "run")
     line = refused("run", "mog41", *out)
     assert "unknown preset 'mog41' (did you mean mog40?)" in line
-    assert all(f" {name}" in line for name in PRESETS.keys() - ABLATIONS.keys())
+    assert "mog40, mw32, " in line and "mog40-fab" not in line and "`tempering list --all`" in line
     assert "unknown setting 'training.num_step'" in refused("run", PTSD, *out, "--set", "training.num_step=5")
     assert "num_steps = 'many' is not allowed" in refused("run", PTSD, *out, "--set", "training.num_steps=many")
     assert "must be name=value" in refused("run", PTSD, *out, "--set", "training.num_steps")
@@ -157,3 +168,23 @@ def test_a_process_says_what_is_wrong_in_one_line(tmp_path):
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("tempering: unknown preset 'mog41'") and done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_long_finding_is_broken_under_its_own_beginning():
+    words = "[!!] final weights: " + "effective share " * 12 + "\n     What to do: " + "go on, " * 20 + "\nend"
+    lines = wrapped(words, 60).splitlines()
+    assert max(map(len, lines)) <= 60 and lines[0].startswith("[!!]") and lines[-1] == "end"
+    assert all(line.startswith("     ") and line[5] != " " for line in lines[1:-1])
+    assert " ".join(wrapped(words, 60).split()) == " ".join(words.split())
+
+
+def test_advice_for_python_is_said_for_the_command_line_too(capsys):
+    print_verdict("verdict: doubtful", Path("runs/mine"))
+    assert capsys.readouterr().out == "verdict: doubtful\n"
+    print_verdict("go on with `improve(budget=…)`", Path("runs/mine"))
+    assert "`tempering resume runs/mine --budget N`" in capsys.readouterr().out
+
+
+def test_a_missing_file_is_said_once(tmp_path):
+    code, _, err = command("run", f"{tmp_path}/nowhere.py:f", "--dim", 2)
+    assert code == 2 and "is no file" in err and "is no path" not in err

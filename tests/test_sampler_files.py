@@ -77,7 +77,7 @@ def test_facts_are_json_even_when_log_z_is_not_a_number(trained):
 def test_the_summary_says_what_matters(trained):
     text = trained.summary()
     for part in (
-        "PTSD sampler in 3 dimensions",
+        "Sampler (PTSD) of 3 dimensions",
         "evaluations  2,000",
         "log Z  1.300 ± 0.010",
         "0.900",

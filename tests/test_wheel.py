@@ -91,4 +91,5 @@ def test_the_core_alone_imports_and_fits(installed, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "figures need Matplotlib, which is not installed: pip install 'tempering[plots]'"
+    wanted = "pip install 'tempering[plots]' (in a clone: pip install '.[plots]')"
+    assert done.stdout.strip() == f"figures need Matplotlib, which is not installed: {wanted}"

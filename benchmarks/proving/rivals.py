@@ -79,12 +79,13 @@ def transform(prior: Prior) -> Callable[[np.ndarray], np.ndarray]:
 
 def dynesty(density: Density, seed: int, budget: int | None) -> Answer:
     """Static nested sampling at its defaults: 500 live points, bounds and moves chosen by dimension."""
-    from dynesty import NestedSampler  # pyright: ignore[reportMissingImports]
+    import dynesty as package  # pyright: ignore[reportMissingImports]
 
+    nested: Any = package.NestedSampler  # its annotations, where it is installed, miss its defaults
     prior, shift = bounded(density)
     with jax.enable_x64(True):
         counted = Counted(density.log_density)
-        sampler = NestedSampler(counted.one, transform(prior), density.dim, rstate=np.random.default_rng(seed))
+        sampler = nested(counted.one, transform(prior), density.dim, rstate=np.random.default_rng(seed))
         sampler.run_nested(print_progress=False, maxcall=budget)
     found = sampler.results
     return Answer(

@@ -72,9 +72,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+_WHOLE = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+
+
+def whole_numbers(text: str) -> str:
+    """A number of a table stays on one line with its error."""
+    return re.sub(r"^\|.*", lambda row: row.group(0).replace(" ± ", _WHOLE), text, flags=re.MULTILINE)
+
+
 def on_page_markdown(markdown: str, page: Page, **_) -> str:
-    """Rewrite a page's links."""
-    return rewritten(page.file.src_uri, markdown)
+    """Rewrite a page's links, and keep numbers of tables whole."""
+    return whole_numbers(rewritten(page.file.src_uri, markdown))
 
 
 def on_post_page(output: str, page: Page, **_) -> str:

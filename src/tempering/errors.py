@@ -11,6 +11,7 @@ __all__ = [
     "SettingsError",
     "TemperingError",
     "first_line",
+    "install_command",
     "nearest",
     "require_extra",
 ]
@@ -65,6 +66,11 @@ EXTRAS = {
 without them."""
 
 
+def install_command(extra: str) -> str:
+    """What installs an extra, from an index and from a clone."""
+    return f"pip install 'tempering[{extra}]' (in a clone: pip install '.[{extra}]')"
+
+
 def require_extra(package: str, purpose: str) -> None:
     """Refuse to go on without an optional package; to be called where it is about to be imported.
 
@@ -77,5 +83,5 @@ def require_extra(package: str, purpose: str) -> None:
     """
     if importlib.util.find_spec(package) is None:
         name, extra, instead = EXTRAS[package]
-        remedies = " or ".join(filter(None, [f"pip install 'tempering[{extra}]'", instead]))
+        remedies = " or ".join(filter(None, [install_command(extra), instead]))
         raise SettingsError(f"{purpose} need {name}, which is not installed: {remedies}")

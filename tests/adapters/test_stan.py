@@ -1,8 +1,10 @@
-"""Stan models through BridgeStan: a model written by hand with the same methods, and a compiled one where possible.
+"""Stan models through BridgeStan: a model written by hand with the same methods, and compiled ones where possible.
 
-`BRIDGESTAN` must name BridgeStan's sources for the compiled one: they are not downloaded by tests.
+Nothing is downloaded by tests. A model that BridgeStan compiles needs BridgeStan's sources, which `BRIDGESTAN` names;
+one that `support/compiled_stan.py` compiles needs httpstan's wheel.
 """
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -11,12 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import tempering as tp
+from support.compiled_stan import compiled_library
 from support.fake_stan import FakeStan
 from tempering.adapters import fingerprint
 from tempering.adapters.own import as_fitted
-from tempering.errors import SettingsError
+from tempering.errors import DensityError, SettingsError
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "eight_schools"
 
@@ -114,3 +118,43 @@ def test_a_compiled_model_has_its_names_and_a_density():
     target = tp.from_stan(EXAMPLES / "eight_schools.stan", EXAMPLES / "eight_schools.json")
     assert target.dim == 10 and target.model.derived == ("theta",)
     assert np.isfinite(float(target.log_density(jnp.zeros(10))))
+
+
+@pytest.fixture(scope="module")
+def schools(tmp_path_factory):
+    """Eight schools, compiled, as a user gives it: the path of its library."""
+    return compiled_library(EXAMPLES / "eight_schools.stan", tmp_path_factory.mktemp("stan"))
+
+
+def _log_posterior(y, data):
+    """Likelihood, priors and log |d tau / d y| of the eight schools, by SciPy."""
+    mu, tau, trans = y[0], np.exp(y[1]), y[2:]
+    prior = stats.norm.logpdf(mu, 0, 5) + stats.halfcauchy.logpdf(tau, 0, 5) + stats.norm.logpdf(trans).sum()
+    return y[1] + prior + stats.norm.logpdf(data["y"], mu + tau * trans, data["sigma"]).sum()
+
+
+@pytest.mark.slow
+def test_a_model_that_stanc_compiled_is_the_density_of_its_statements(schools):
+    data = EXAMPLES / "eight_schools.json"
+    target = tp.from_stan(schools, data, warn=False)
+    assert target.dim == 10 and target.model.derived == ("theta",)
+    points = np.random.default_rng(0).normal(size=(6, 10)).astype(np.float32)
+    values, gradients = jax.jit(jax.vmap(jax.value_and_grad(target.log_density)))(points)
+    known = json.loads(data.read_text(encoding="utf-8"))
+    for y, value, gradient in zip(points.astype(float), values, gradients, strict=True):
+        right = _log_posterior(y, known)
+        assert float(value) == pytest.approx(right, rel=1e-5)
+        assert float(value) != pytest.approx(right - y[1], rel=1e-5), "the volume belongs to it"
+        steps = 1e-5 * np.eye(10)
+        slopes = [(_log_posterior(y + step, known) - _log_posterior(y - step, known)) / 2e-5 for step in steps]
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-3, atol=1e-3)
+    draws = target.structure.restore(np.asarray(jax.vmap(target.chart.embed)(jnp.asarray(points))))
+    np.testing.assert_allclose(draws["tau"], np.exp(points[:, 1]), rtol=1e-5)
+    theta = draws["mu"][:, None] + draws["tau"][:, None] * draws["theta_trans"]
+    np.testing.assert_allclose(draws["theta"], theta, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_data_that_a_compiled_model_does_not_take_are_refused(schools):
+    with pytest.raises(DensityError, match="BridgeStan makes no model of .*sigma"):
+        tp.from_stan(schools, {"J": 2, "y": [1.0, 2.0], "sigma": [1.0, -1.0]}, warn=False)

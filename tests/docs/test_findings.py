@@ -31,7 +31,9 @@ def _names_in(text: str) -> set[str]:
 
 
 def _names_made() -> set[str]:
-    sources = [*(ROOT / "src/tempering/sampler/diagnosis").glob("*.py"), ROOT / "src/tempering/sampler/several.py"]
+    package = ROOT / "src" / "tempering"
+    more = (package / "sampler" / "several.py", package / "baselines" / "findings.py")
+    sources = [*(package / "sampler" / "diagnosis").glob("*.py"), *more]
     return set().union(*(_names_in(path.read_text(encoding="utf-8")) for path in sources))
 
 

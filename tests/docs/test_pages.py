@@ -5,20 +5,24 @@ run all. Pages show what a user writes: small sizes are put in here.
 """
 
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from support.pages import DOCS, ROOT, blocks, name_of, pages, run_blocks
-from support.tiny import tiny_ptsd
+from support.pages import DOCS, ROOT, blocks, name_of, pages, run_blocks, scripts
+from support.tiny import subprocess_environment, tiny_ptsd
 from support.untrained import untrained
 from tempering.methods.registry import METHODS
 from tempering.settings import Exploration, Initial, Ladder
 
 WITH_CODE = [page for page in pages() if blocks(page)]
+SCRIPTS = [(page, number, code) for page in pages() for number, code in enumerate(scripts(page))]
 HISTORY = ("docs/decisions/", "docs/log.md", "CHANGELOG.md")
 """Pages that are kept as they were written; what they show need not run today."""
 
@@ -56,6 +60,24 @@ def test_a_page_uses_only_names_that_are_on_it(page):
     code = "\n\n".join(blocks(page))
     compile(code, name_of(page), "exec")
     assert not undefined_names(code)
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "code"), SCRIPTS, ids=lambda value: name_of(value) if isinstance(value, Path) else ""
+)
+def test_a_script_stands_alone(page, number, code):
+    compile(code, f"{name_of(page)}, script {number}", "exec")
+    assert not undefined_names(code)
+
+
+def test_python_is_marked_as_python():
+    """A block that imports this library is checked: no page hides one as plain text."""
+    for page in pages():
+        if name_of(page).startswith(HISTORY):
+            continue
+        for language, code in re.findall(r"^```([^\n]*)\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S):
+            is_python = re.search(r"^ *(import|from) tempering\b|\btp\.fit\(", code, re.MULTILINE)
+            assert not is_python or language.startswith("py"), f"{name_of(page)}: {code[:60]}"
 
 
 def test_an_undefined_name_would_be_found():
@@ -123,6 +145,47 @@ def test_a_page_runs_as_pasted(page, tiny, tmp_path):
     if importlib.util.find_spec("torch") is None:  # no part of the development environment; one block of one page
         code = [block for block in code if "import torch" not in block]
     run_blocks(page, code)
+
+
+TINY = """import sys
+sys.path.insert(0, {tests!r})
+from dataclasses import replace
+from tempering.methods.registry import METHODS
+from support.tiny import tiny_ptsd
+from tempering.settings import Exploration, Ladder
+settings = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2), exploration=Exploration(kernel="automatic"))
+METHODS["ptsd"] = replace(METHODS["ptsd"], default=lambda **_: settings)
+import runpy
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+"""Runs a script with tiny fits. Workers import the script itself, and never this."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "number", "before"),
+    [
+        ("black-box.md", 0, []),
+        ("clusters.md", 0, []),
+        ("clusters.md", 2, ["mpiexec", "--allow-run-as-root", "--oversubscribe", "-n", "2"]),
+    ],
+)
+def test_a_script_runs(page, number, before, tmp_path):
+    """Those that need no scheduler of jobs."""
+    if before and shutil.which(before[0]) is None:
+        pytest.skip("no mpiexec (Debian: openmpi-bin)")
+    code = scripts(DOCS / page)[number]
+    assert "mpi4py" in code or not before
+    (tmp_path / "fit.py").write_text(code)
+    (tmp_path / "simulator.py").write_text("def log_density(x):\n    return -0.5 * float(x @ x)\n")
+    (tmp_path / "tiny.py").write_text(TINY.format(tests=str(ROOT / "tests")))
+    environment = subprocess_environment(tmp_path / "cache")
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
+    module = ["-m", "mpi4py.futures"] if before else []
+    command = [*before, sys.executable, *module, "tiny.py", "fit.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "verdict" in done.stdout.lower()
 
 
 def _write_peptide(folder) -> None:

@@ -154,9 +154,16 @@ def test_other_dimensions(dim):
     evaluation = {"draws": points, "reference": points + 0.1}
     samples = {0: LevelSamples(points, rng.standard_normal(300))}
     contents = _contents(evaluation=evaluation, samples=samples)
-    for name in ("samples", "levels", "level_energies"):
+    for name in ("samples", "levels"):
         picture = FIGURES[name](contents)
         assert picture is not None and png_of(picture).startswith(PNG)
+
+
+def test_one_level_has_no_figure_along_levels():
+    levels = [LevelRecord(k, 2.0 - k, acceptance=0.5, validation_loss=0.3) for k in range(2)]
+    for name in ("ladder", "training"):
+        assert FIGURES[name](_contents(levels=levels[:1])) is None
+        assert FIGURES[name](_contents(levels=levels)) is not None
 
 
 def test_a_long_ladder_and_a_constant_coordinate():

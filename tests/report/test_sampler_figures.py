@@ -61,7 +61,7 @@ def test_the_table_holds_the_records(plane_run):
     cells = [cell for row in (header, *rows) for cell in row]
     for cell in set(cells) - {"-"}:
         assert texts.count(cell) >= cells.count(cell), cell
-    assert "PTSD" not in texts[0] and texts[0] == "ptsd sampler in 2 dimensions"
+    assert "PTSD" not in texts[0] and texts[0] == "Sampler (ptsd) of 2 dimensions"
     assert texts[1] == "1,340,000 evaluations   final ESS 43.0%   Pareto k 0.38   log Z 0.013 ± 0.021"
 
 

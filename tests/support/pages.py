@@ -11,11 +11,12 @@ import jax
 from support.tiny import quick_compilation
 from support.unchecked import unchecked
 
-__all__ = ["DOCS", "ROOT", "as_users_run_it", "anchors", "blocks", "links", "name_of", "pages", "run_blocks"]
+__all__ = ["DOCS", "ROOT", "as_users_run_it", "anchors", "blocks", "links", "name_of", "pages", "run_blocks", "scripts"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SCRIPT = re.compile(r'^```py title="([\w.]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _REFERENCE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
@@ -35,6 +36,11 @@ def name_of(page: Path) -> str:
 def blocks(page: Path) -> list[str]:
     """The Python blocks of a page, in order."""
     return _BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def scripts(page: Path) -> list[str]:
+    """The blocks of a page that are files of their own, in order: workers import them, so they cannot be pasted."""
+    return [code for _, code in _SCRIPT.findall(page.read_text(encoding="utf-8"))]
 
 
 def links(text: str) -> list[str]:

@@ -118,12 +118,13 @@ def _check_value(target: Target) -> None:
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise DensityError(
             "log_density is not traceable by JAX: it converts its argument to a NumPy array or a Python number; write "
-            f"it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values ({first_line(error)})"
+            "it with jax.numpy, and use jnp.where or lax.cond in place of `if` on values; or hand it over as it is, by "
+            f"tp.from_callable(fn, dim={target.dim}) ({first_line(error)})"
         ) from error
     except Exception as error:
         raise DensityError(
             f"log_density raised {type(error).__name__} on a point of shape ({target.dim},) and dtype float32: "
-            f"{first_line(error)}; it takes one point, not a batch"
+            f"{first_line(error)}; it takes one point, not a batch{_other_dim(target)}"
         ) from error
     shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
     if shape is None and isinstance(out, float):
@@ -134,6 +135,21 @@ def _check_value(target: Target) -> None:
             f"log_density returned {got} for one point of shape ({target.dim},); it must return one real number, of "
             "shape () and a floating dtype: sum over coordinates, and do not batch"
         )
+
+
+_MOST_TRIED = 32
+
+
+def _other_dim(target: Target) -> str:
+    """A hint for a wrong `dim`: the smallest from 2 on with which the density would run, if there is one."""
+    for dim in range(2, _MOST_TRIED + 1):
+        try:
+            out = eqx.filter_eval_shape(target.log_density, jax.ShapeDtypeStruct((dim,), jnp.float32))
+        except Exception:  # whatever it raises: this is not the dimension
+            continue
+        if getattr(out, "shape", None) == ():
+            return f"; with dim={dim} it runs: is that the dimension?"
+    return ""
 
 
 def _check_gradient(target: Target) -> None:

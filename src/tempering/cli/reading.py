@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from tempering.cli.wrapping import print_verdict
 from tempering.settings import require_count
 
 __all__ = ["compare", "diagnose", "points", "reference", "report", "sample"]
@@ -52,7 +53,7 @@ def diagnose(folder: Path) -> None:
     from tempering.lab.run import load_run
 
     compilation.keep_programs()
-    print(load_run(folder, evaluates=False).diagnose())
+    print_verdict(str(load_run(folder, evaluates=False).diagnose()), folder)
 
 
 def report(folder: Path) -> None:

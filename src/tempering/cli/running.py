@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tempering.cli.options import whole
+from tempering.cli.wrapping import print_verdict
 from tempering.errors import RunFolderError, SettingsError
 from tempering.lab.catalogue import read, unknown_preset
 from tempering.lab.model_files import is_model
@@ -182,7 +183,7 @@ def _finish(folder: Path, result: dict) -> None:
     """The end of a run: quality against floor, cost, and where the pictures are."""
     from tempering.lab.report import make_report, quality_lines
 
-    print("\n".join(quality_lines(result)))
+    print_verdict("\n".join(quality_lines(result)), folder)
     try:
         page = make_report(folder)
     except SettingsError as error:  # a package is missing; the run stands

@@ -9,13 +9,21 @@ from typing import Any
 
 from tempering.errors import nearest
 
-__all__ = ["entries", "read", "unknown_preset"]
+__all__ = ["GROUPS", "entries", "read", "unknown_preset"]
 
 _FILE = Path(__file__).with_name("catalogue.json")
 
+GROUPS = {
+    "usual": "Our defaults",
+    "comparison": "The paper's settings, and PT+DM to compare with",
+    "other_method": "Methods of others",
+    "ablation": "One piece taken away or replaced",
+}
+"""Groups of presets with their headings, in the order of the list."""
+
 
 def read() -> dict[str, dict[str, Any]]:
-    """By name: method, target, dimension, evaluations, description, and whether it is an ablation."""
+    """By name: method, target, dimension, evaluations, description and group, one of GROUPS."""
     return json.loads(_FILE.read_text(encoding="utf-8"))
 
 
@@ -35,18 +43,27 @@ def entries() -> dict[str, dict[str, Any]]:
             "dim": dim,
             "evaluations": sum(forecast(config.settings, dim, config.budget).values()),
             "description": config.description,
-            "is_ablation": name in ABLATIONS,
+            "group": "ablation" if name in ABLATIONS else _group_of(name, config.settings),
         }
     return found
+
+
+def _group_of(name: str, settings: Any) -> str:
+    from tempering.settings import BaselineSettings
+
+    if isinstance(settings, BaselineSettings):
+        return "other_method"
+    is_compared = any(part in name for part in ("-paper", "-pt-dm", "-extrapolation"))
+    return "comparison" if is_compared else "usual"
 
 
 def unknown_preset(name: str) -> str:
     """The refusal of a name that no preset has."""
     known = read()
-    usual = ", ".join(each for each, about in known.items() if not about["is_ablation"])
+    usual = ", ".join(each for each, about in known.items() if about["group"] == "usual")
     return (
-        f"unknown preset {name!r}{nearest(name, known)}; known: {usual}; `tempering list` describes them, and "
-        "my_model.py:log_density is a model of your own"
+        f"unknown preset {name!r}{nearest(name, known)}; usual ones are {usual}; `tempering list --all` describes all, "
+        "and my_model.py:log_density is a model of your own"
     )
 
 

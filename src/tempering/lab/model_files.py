@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tempering.errors import EXTRAS, SettingsError, TemperingError, first_line, nearest
+from tempering.errors import EXTRAS, SettingsError, TemperingError, first_line, install_command, nearest
 
 __all__ = ["OPENMM_FILES", "Source", "checksum", "is_model", "located", "read_model"]
 
@@ -74,6 +74,8 @@ def located(given: str) -> Source:
             if not left.endswith(_SUFFIXES):
                 raise SettingsError(f"{left} is neither Python (.py) nor Stan (.stan); give such a file, as in {_HOW}")
             return Source(given, path.resolve(), name)
+    except SettingsError:
+        raise
     except (OSError, ValueError) as error:  # a name that no disk can have
         raise SettingsError(f"{given!r} is no path: {first_line(error)}; give your model as in {_HOW}") from error
     return Source(given, _module_file(left), name, left)
@@ -205,6 +207,6 @@ def _line(error: BaseException, source: Source) -> str:
 def _without(error: ModuleNotFoundError, source: Source) -> str:
     package = (error.name or "").split(".")[0]
     known = EXTRAS.get(package)
-    remedy = f"pip install 'tempering[{known[1]}]'" if known else f"pip install {package}, if that is its name"
+    remedy = install_command(known[1]) if known else f"pip install {package}, if that is its name"
     title = known[0] if known else package
     return f"{source.path.name}{_line(error, source)} needs {title}, which is not installed: {remedy}"

@@ -194,7 +194,7 @@ def table_figure(levels: list[LevelRecord], facts: dict[str, Any]) -> Picture | 
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
         axes.set(xlim=(0, 1), ylim=(height, 0))
         axes.set_axis_off()
-        title = f"{facts['method']} sampler in {facts['dim']} dimensions"
+        title = f"Sampler ({facts['method']}) of {facts['dim']} {'dimension' if facts['dim'] == 1 else 'dimensions'}"
         axes.text(0.015, 0.22, title, fontweight="bold", va="center")
         axes.text(0.015, 0.47, _account(facts), color=MUTED, fontsize=9, va="center")
         for number, row in enumerate(cells):

@@ -201,7 +201,7 @@ _COLUMNS = (
     ("proposal", "proposal", "{:s}"),
     ("predicted", "predicted_ess_fraction", "{:.3f}"),
     ("ESS", "ess_fraction", "{:.3f}"),
-    ("ESS cut", "truncated_ess_fraction", "{:.3f}"),
+    ("truncated", "truncated_ess_fraction", "{:.3f}"),
     ("Pareto k", "pareto_k", "{:.2f}"),
     ("log Z", "log_z", "{:.3f}"),
     ("accept", "acceptance", "{:.2f}"),

@@ -8,7 +8,7 @@ from tempering.runs.words import duration_text, with_error
 from tempering.sampler.answer import Answer, answer_of
 from tempering.weights.estimates import LEVELS, Estimate
 
-__all__ = ["estimate_rows", "lines_of", "named", "summary_of"]
+__all__ = ["estimate_rows", "lines_of", "named", "summary_of", "heading_of"]
 
 MOST_ROWS = 12
 """Parameters in a table; `Sampler.estimates` has all."""
@@ -23,8 +23,14 @@ def lines_of(sampler) -> str:
     rows.append(("draws", _draws_words(answer)))
     rows.append(("cost", cost_words(sampler)))
     names = "" if answer is None else f": {named(answer.names)}"
-    title = f"Sampler ({sampler.method}) of {sampler.dim} {'dimension' if sampler.dim == 1 else 'dimensions'}{names}"
-    return "\n".join([title, *(f"  {name:<8} {words}" for name, words in rows)])
+    return "\n".join(
+        [f"{heading_of(sampler.method, sampler.dim)}{names}", *(f"  {name:<8} {words}" for name, words in rows)]
+    )
+
+
+def heading_of(method: str, dim: int) -> str:
+    """What stands above a sampler's numbers."""
+    return f"Sampler ({method}) of {dim} {'dimension' if dim == 1 else 'dimensions'}"
 
 
 def named(names: Sequence[str], most: int = _MOST_NAMES) -> str:
@@ -65,7 +71,7 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def summary_of(sampler) -> str:
     """The answer, the cost, ESS, log Z, the level table, every finding that is not good and the verdict, as text."""
-    lines = [f"{sampler.method} sampler in {sampler.dim} dimensions", *_answer_lines(answer_of(sampler))]
+    lines = [heading_of(sampler.method, sampler.dim), *_answer_lines(answer_of(sampler))]
     lines += ["", *_cost_lines(sampler)]
     if sampler.ess_fraction is not None:
         lines.append(f"ESS of the final model's raw weights  {sampler.ess_fraction:.3f}")

@@ -14,9 +14,9 @@ from tempering.plots.contents import number_of
 from tempering.runs.config import OWN_MODEL, config_to_dict
 from tempering.runs.words import number_text
 
-__all__ = ["PAPER", "asked_rows", "parameter_words", "reproduce_text"]
+__all__ = ["asked_rows", "cite_text", "parameter_words", "reproduce_text"]
 
-PAPER = """@inproceedings{rissanen2025progressive,
+PAPER = """@inproceedings{rissanen2025ptsd,
   title     = {Progressive Tempering Sampler with Diffusion},
   author    = {Rissanen, Severi and OuYang, RuiKang and He, Jiajun and Chen, Wenlin and
                Heinonen, Markus and Solin, Arno and Hern{\\'a}ndez-Lobato, Jos{\\'e} Miguel},
@@ -25,6 +25,16 @@ PAPER = """@inproceedings{rissanen2025progressive,
   note      = {arXiv:2506.05231}
 }"""
 """The paper whose method this is."""
+
+
+def cite_text(story: Story) -> str:
+    """BibTeX of the paper, and of the library in the version that made the run."""
+    version = (story.environment.get("versions") or {}).get("tempering")
+    lines = ["title     = {tempering: a log density made into a sampler}", "author    = {{The tempering developers}}"]
+    lines += [f"version   = {{{version}}}"] if version else []
+    return PAPER + "\n@software{tempering,\n  " + ",\n  ".join([*lines, "year      = {2026}"]) + "\n}"
+
+
 _MOST_CHANGES = 12
 
 

@@ -58,15 +58,20 @@ def _levels(story: Story) -> Picture | None:
     return None if is_shown and dims != {2} else levels_figure(story)
 
 
+def _along(draw: Callable[[Story], Picture | None]) -> Callable[[Story], Picture | None]:
+    """A figure along the levels, for a run that has several: one point says nothing that the table does not."""
+    return lambda story: draw(story) if max(len(story.levels), len(story.samples)) != 1 else None
+
+
 FIGURES: dict[str, Callable[[Story], Picture | None]] = {
     "corner": _corner,
     "modes": _modes,
     "weights": weights_figure,
     "marginals": _marginals,
-    "ladder": ladder_figure,
+    "ladder": _along(ladder_figure),
     "levels": _levels,
-    "level_energies": level_energies_figure,
-    "training": training_figure,
+    "level_energies": _along(level_energies_figure),
+    "training": _along(training_figure),
     "samples": samples_figure,
     "energy": energy_figure,
 }
@@ -76,9 +81,9 @@ PARTICLE_FIGURES: dict[str, Callable[[Story], Picture | None]] = {
     "samples": configurations_figure,
     "distances": distances_figure,
     "weights": weights_figure,
-    "ladder": ladder_figure,
+    "ladder": _along(ladder_figure),
     "levels": particle_levels_figure,
-    "training": training_figure,
+    "training": _along(training_figure),
     "energy": energy_figure,
 }
 """The same for runs on particles, whose single coordinates mean nothing: any rotation mixes them."""

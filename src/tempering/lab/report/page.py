@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tempering.lab.report.asked import PAPER, asked_rows, reproduce_text
+from tempering.lab.report.asked import asked_rows, cite_text, reproduce_text
 from tempering.lab.report.contents import Story
 from tempering.lab.report.drawing import explorer_data, theme_rules, themed_svg
 from tempering.lab.report.rows import (
@@ -82,7 +82,7 @@ def page(story: Story, figures: dict[str, dict[str, bytes]]) -> str:
         failures=[f"{row.name} failed: {row.failure}" for row in quality if row.failure],
         levels=level_table(story.levels) if story.levels else [],
         reproduce=reproduce_text(story),
-        paper=PAPER,
+        paper=cite_text(story),
         records={"Configuration": [*_flat(story.config)], "Environment": [*_flat(story.environment)]},
         drawn=drawn,
         papers={name: base64.b64encode(files["pdf"]).decode() for name, files in figures.items()},

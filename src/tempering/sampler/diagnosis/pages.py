@@ -26,6 +26,9 @@ EXPLAINED = (
     "log Z of two fits",
     "draws of two fits",
     "modes that one of two fits has",
+    "density of the draws",
+    "modes beyond those of training",
+    "steps of training",
 )
 """Names of findings that have a heading; tests/docs/test_findings.py compares them with the code and the page."""
 _PAGE = "doubtful"
