@@ -26,9 +26,9 @@ MOST_DRAWS, MOST_NUMBERS, MOST_COLUMNS = 4_000, 120_000, 40
 
 def figure_files(figure: Picture) -> dict[str, bytes]:
     """A figure as png, svg and pdf. Its axes are placed once."""
-    files = {"png": bytes_of(figure, "png")}
-    figure.set_layout_engine("none")
-    return files | {form: bytes_of(figure, form) for form in ("svg", "pdf")}
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # "none" would leave an engine that places nothing, for which all is drawn twice
+    return {form: bytes_of(figure, form) for form in ("png", "svg", "pdf")}
 
 
 def themed_svg(svg: bytes, name: str, words: str) -> str:
