@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempering.lab.report.contents import Story
-from tempering.plots.style import Picture, bytes_of
+from tempering.plots.style import Picture, bytes_of, place
 
 __all__ = ["explorer_data", "figure_files", "themed_svg", "theme_rules"]
 
@@ -26,8 +26,7 @@ MOST_DRAWS, MOST_NUMBERS, MOST_COLUMNS = 4_000, 120_000, 40
 
 def figure_files(figure: Picture) -> dict[str, bytes]:
     """A figure as png, svg and pdf. Its axes are placed once."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # "none" would leave an engine that places nothing, for which all is drawn twice
+    place(figure)
     return {form: bytes_of(figure, form) for form in ("png", "svg", "pdf")}
 
 
