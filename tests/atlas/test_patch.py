@@ -35,8 +35,8 @@ def concentric(x):
 
 def one_optimum(log_density, dim: int) -> Optima:
     optima, top = Optima(dim), jnp.zeros(dim)
-    hessian = np.asarray(jax.hessian(log_density)(top), np.float64)
-    optima.add(Shape.at(np.zeros(dim), float(log_density(top)), np.zeros(dim), hessian))
+    hessian = np.asarray(jax.jit(jax.hessian(log_density))(top), np.float64)
+    optima.add(Shape.at(np.zeros(dim), float(jax.jit(log_density)(top)), np.zeros(dim), hessian))
     return optima
 
 

@@ -36,11 +36,17 @@ def target() -> Gaussian:
 def process_of(name: str, seed: int = 0, size: float = 0.1):
     """A process whose control is random."""
     method, kind = METHODS[name]
-    process = method.process(jax.random.key(seed), 2, kind(**{**SMALL, "num_path_steps": 24, "loss": "tr_lv"}))
-    leaves, tree = jax.tree.flatten(process.control)
-    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    moved = [leaf + size * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
-    return eqx.tree_at(lambda one: one.control, process, jax.tree.unflatten(tree, moved))
+    settings = kind(**{**SMALL, "num_path_steps": 24, "loss": "tr_lv"})
+
+    @eqx.filter_jit
+    def made(key, key_move):
+        process = method.process(key, 2, settings)
+        leaves, tree = jax.tree.flatten(process.control)
+        keys = jax.random.split(key_move, len(leaves))
+        moved = [leaf + size * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+        return eqx.tree_at(lambda one: one.control, process, jax.tree.unflatten(tree, moved))
+
+    return made(jax.random.key(seed), jax.random.key(seed + 1))
 
 
 def walks_of(process, num: int, key: int = 3):
@@ -90,11 +96,15 @@ def test_dds_weights_are_constant_under_the_optimal_control():
     keeps = np.sqrt(1.0 - steps_of(num))
     after = np.append(np.cumprod(keeps[::-1])[::-1], 1.0)  # means of x_0, ..., x_K in units of m
 
-    def spread(factors) -> float:
+    def spread(factors):
         control = Constant(jnp.asarray(factors, jnp.float32)[:, None] * mean[None])
         process = Shifted(DDSProcess(control, num, 2, scale), after[0].astype(np.float32) * mean)
+        return largest(process)
+
+    @eqx.filter_jit
+    def largest(process):
         walks = jax.vmap(lambda key: walk(key, process, exact))(jax.random.split(jax.random.key(0), 50))
-        return float(jnp.max(jnp.abs(walks.log_weight - LOG_Z)))
+        return jnp.max(jnp.abs(walks.log_weight - LOG_Z))
 
     assert spread(after[1:]) < 1e-4
     assert spread(after[:-1]) > 0.05  # the saboteur: the control of the step before
@@ -122,7 +132,7 @@ def test_weights_are_unbiased_under_any_control(name, num_left_out):
 def test_a_path_weighs_the_same_without_evaluations(name):
     process = process_of(name)
     walks = walks_of(process, 20)
-    again = jax.vmap(lambda one: log_weight(process, one))(walks.trajectory)
+    again = jax.jit(jax.vmap(lambda one: log_weight(process, one)))(walks.trajectory)
     np.testing.assert_allclose(again, walks.log_weight, rtol=1e-4, atol=1e-4)
     # The divergence of DDS leaves out a part of mean 0; that of CMCD is all of it.
     same = np.allclose(walks.divergence, -walks.log_weight, atol=1e-4)
@@ -138,15 +148,16 @@ def test_looks_are_differentiated_as_they_say():
             seen = look_fn(mixture, x)
             return 2.0 * seen.log_density + jnp.sum(v * seen.gradient)
 
-        return jax.grad(value)(x)
+        return jax.jit(jax.grad(value))(x)
 
     def plain(x):
         value, gradient = evaluate(mixture, x)
         return 2.0 * value + jnp.sum(v * gradient)
 
-    np.testing.assert_allclose(total(look_twice), jax.grad(plain)(x), rtol=1e-4)
-    np.testing.assert_allclose(total(look), 2.0 * evaluate(mixture, x)[1], rtol=1e-5)
-    assert not np.allclose(total(look), jax.grad(plain)(x), rtol=1e-2)  # the saboteur: no Hessian
+    once, (both, (_, gradient)) = total(look), jax.jit(lambda x: (jax.grad(plain)(x), evaluate(mixture, x)))(x)
+    np.testing.assert_allclose(total(look_twice), both, rtol=1e-4)
+    np.testing.assert_allclose(once, 2.0 * gradient, rtol=1e-5)
+    assert not np.allclose(once, both, rtol=1e-2)  # the saboteur: no Hessian
 
 
 def test_a_trust_region_of_normal_weights_is_known():
@@ -167,19 +178,22 @@ def test_the_log_variance_loss_is_zero_where_it_should_be(name):
     process = process_of(name)
     walks = walks_of(process, 64)
     old, paths = walks.log_weight, walks.trajectory
-    assert float(log_variance(process, paths, old, jnp.zeros(()))) < 1e-6
-    full = log_variance(process, paths, old, jnp.ones(()))
+    variance = eqx.filter_jit(log_variance)
+    assert float(variance(process, paths, old, jnp.zeros(()))) < 1e-6
+    full = variance(process, paths, old, jnp.ones(()))
     np.testing.assert_allclose(full, np.var(old, ddof=1), rtol=1e-3)
     assert float(full) > 1e-2
-    assert float(log_variance(process_of(name, 7), paths, old, jnp.zeros(()))) > 1e-4  # the saboteur: another control
+    assert float(variance(process_of(name, 7), paths, old, jnp.zeros(()))) > 1e-4  # the saboteur: another control
 
 
-@pytest.mark.parametrize(("name", "loss"), [("dds", "kl"), ("dds", "tr_lv"), ("cmcd", "tr_lv")])
+@pytest.mark.parametrize(
+    ("name", "loss"), [pytest.param("dds", "kl", marks=pytest.mark.slow), ("dds", "tr_lv"), ("cmcd", "tr_lv")]
+)
 def test_steps_and_draws_cost_what_they_say(name, loss):
     method, kind = METHODS[name]
     settings = kind(**SMALL, loss=loss)
     counting, counter = counting_target(target())
-    state = method.init(jax.random.key(0), counting, settings)
+    state = eqx.filter_jit(method.init)(jax.random.key(0), counting, settings)
     assert counter.wait(state) == 0
     state, info = eqx.filter_jit(method.step)(jax.random.key(1), state, counting, settings)
     assert counter.wait((state, info)) == method.step_cost(settings, 2).points == 8 * 7
@@ -221,20 +235,28 @@ def test_products_of_cmcd_are_counted_apart():
     # Not a Gaussian, whose Hessian is the same everywhere: no visit would be needed for it.
     counted = TwiceCounted(GaussianMixture([[-1.0, 0.5], [1.0, 0.2]], weights=[0.6, 0.4], stds=0.8), 2, [])
     method = CMCD()
-    state = method.init(jax.random.key(0), counted, settings)
+    state = eqx.filter_jit(method.init)(jax.random.key(0), counted, settings)
     cost = method.step_cost(settings, 2)
     assert cost == Cost(8 * 7, 0, 8 * 6)
     jax.block_until_ready(eqx.filter_jit(method.step)(jax.random.key(1), state, counted, settings))
     assert sum(counted.visits) == cost.points + cost.hessian_vector
 
 
-@pytest.mark.parametrize(("name", "loss"), [("dds", "kl"), ("cmcd", "kl"), ("dds", "tr_lv"), ("cmcd", "tr_lv")])
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("dds", "kl"),
+        ("cmcd", "tr_lv"),
+        pytest.param("cmcd", "kl", marks=pytest.mark.slow),
+        pytest.param("dds", "tr_lv", marks=pytest.mark.slow),
+    ],
+)
 def test_training_raises_the_evidence_bound(name, loss):
     method, kind = METHODS[name]
     sizes = {**SMALL, "batch_size": 64, "update_size": 64, "learning_rate": 1e-2, "init_std": 1.3}
     settings = kind(**sizes, loss=loss)
     shifted = Gaussian([1.5, -1.0], [[0.6, 0.2], [0.2, 0.5]], log_constant=LOG_Z)
-    state = method.init(jax.random.key(0), shifted, settings)
+    state = eqx.filter_jit(method.init)(jax.random.key(0), shifted, settings)
 
     @eqx.filter_jit
     def train(state):

@@ -171,8 +171,15 @@ def test_the_matrix_is_kabsch_of_every_pair(allow_reflection, monkeypatch):
     np.testing.assert_allclose(matrix, expected.reshape(40, 30))
 
 
-@pytest.mark.parametrize("sizes", [FOUR_FLAT, {"num_particles": 4, "spatial_dim": 3}])
-@pytest.mark.parametrize("allow_reflection", [False, True])
+@pytest.mark.parametrize(
+    ("sizes", "allow_reflection"),
+    [
+        (FOUR_FLAT, False),
+        ({"num_particles": 4, "spatial_dim": 3}, True),
+        pytest.param(FOUR_FLAT, True, marks=pytest.mark.slow),
+        pytest.param({"num_particles": 4, "spatial_dim": 3}, False, marks=pytest.mark.slow),
+    ],
+)
 def test_the_permuted_distance_against_every_labelling(sizes, allow_reflection):
     """Never below the minimum, and nearly always at it."""
     a, b = _draw(7, 12, **sizes), _draw(8, 10, **sizes)

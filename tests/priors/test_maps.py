@@ -1,5 +1,7 @@
 """Maps to normal coordinates against SciPy: quantiles, slopes, round trips, gradients far out in single precision."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,12 +41,45 @@ EACH = pytest.mark.parametrize(("prior", "exact"), PRIORS.values(), ids=PRIORS.k
 Z = np.linspace(-8.0, 8.0, 401).astype(np.float32)
 
 
+class Same:
+    """A chart that is itself alone, and so can be a key; a chart's own arrays cannot."""
+
+    def __init__(self, chart):
+        self.chart = chart
+
+    def __getattr__(self, name):
+        return getattr(self.chart, name)
+
+
+CHARTS: dict[int, Same] = {}
+
+
 def chart_of(prior):
-    return read_prior(prior, None, 1, None)[0]
+    """The one chart of this prior object."""
+    return CHARTS.setdefault(id(prior), Same(read_prior(prior, None, 1, None)[0]))
 
 
-def rows(function, points):
-    return np.asarray(jax.jit(jax.vmap(lambda x: function(x[None])))(points)).reshape(len(points))
+PROGRAMS = {
+    "embed": lambda chart, x: chart.embed(x)[0],
+    "restrict": lambda chart, x: chart.restrict(x)[0],
+    "log_volume": lambda chart, x: chart.log_volume(x),
+    "contains": lambda chart, x: chart.contains(x),
+    "slope": lambda chart, x: jax.grad(lambda z: jnp.sum(chart.embed(z)))(x)[0],
+    "slope_of_volume": lambda chart, x: jax.grad(chart.log_volume)(x)[0],
+    "volume_at": lambda chart, x: chart.log_volume(chart.restrict(x)),
+}
+
+
+@functools.cache
+def program(name, chart):
+    return jax.jit(jax.vmap(lambda x: PROGRAMS[name](chart, x[None])))
+
+
+def rows(name, chart, points):
+    """A function of a chart at each point; padded to one number of points, so that it is compiled once for a chart."""
+    padded = np.full(len(Z), points[-1], np.float32)
+    padded[: len(points)] = points
+    return np.asarray(program(name, chart)(padded))[: len(points)]
 
 
 def quantiles(exact, z):
@@ -55,7 +90,7 @@ def quantiles(exact, z):
 
 def check_quantiles(prior, exact, shift: float = 0.0) -> None:
     """x is the quantile, to an error in z that single precision excuses: in x itself, and in what x can tell apart."""
-    x = rows(chart_of(prior).embed, Z)
+    x = rows("embed", chart_of(prior), Z)
     near = np.abs(Z) < 5.0
     expected = quantiles(exact, Z)
     assert np.all(np.isfinite(x)) and np.all(np.diff(x[near]) >= 0)
@@ -79,10 +114,9 @@ def test_lower_tails_keep_their_relative_precision():
             expected = 2.0 * np.sqrt(2.0) * special.erfinv(special.ndtr(z.astype(float)))
         else:
             expected = quantiles(exact, z)
-        np.testing.assert_allclose(rows(chart_of(prior).embed, z), expected, rtol=1e-5, err_msg=name)
-    np.testing.assert_allclose(
-        rows(chart_of(tp.Uniform(-3.0, 0.0)).embed, -z), -3.0 * special.ndtr(z.astype(float)), rtol=1e-5
-    )
+        np.testing.assert_allclose(rows("embed", chart_of(prior), z), expected, rtol=1e-5, err_msg=name)
+    to_zero = rows("embed", chart_of(PRIORS["uniform to zero"][0]), -z)
+    np.testing.assert_allclose(to_zero, -3.0 * special.ndtr(z.astype(float)), rtol=1e-5)
 
 
 @EACH
@@ -91,8 +125,8 @@ def test_the_density_is_that_of_the_prior(prior, exact):
     chart = chart_of(prior)
     x = quantiles(exact, np.linspace(-4.0, 4.0, 81)).astype(np.float32)
     x = x[(x > exact.support()[0]) & (x < exact.support()[1])]
-    z = rows(chart.restrict, x)
-    log_prob = stats.norm.logpdf(z) - rows(lambda x: chart.log_volume(chart.restrict(x)), x)
+    z = rows("restrict", chart, x)
+    log_prob = stats.norm.logpdf(z) - rows("volume_at", chart, x)
     # What x rounds to moves the density by its slope times the last digit; near 1 of a beta that is all there is.
     step = np.spacing(np.abs(x))
     log_density = exact.logpdf(x.astype(np.float64))
@@ -108,44 +142,42 @@ def test_the_density_is_that_of_the_prior(prior, exact):
 def test_there_and_back(prior, exact):
     chart = chart_of(prior)
     z = np.linspace(-3.0, 3.0, 121).astype(np.float32)
-    x = rows(chart.embed, z)
+    x = rows("embed", chart, z)
     # z of the neighbours of x: what single precision of x leaves of z.
-    slope = np.exp(rows(chart.log_volume, z))
+    slope = np.exp(rows("log_volume", chart, z))
     allowed = 1e-5 + 3.0 * np.spacing(np.abs(x)) / np.maximum(slope, 1e-30)
     known = allowed < 0.1
-    assert np.all(np.abs(rows(chart.restrict, x) - z)[known] <= allowed[known]) and np.mean(known) > 0.7
+    assert np.all(np.abs(rows("restrict", chart, x) - z)[known] <= allowed[known]) and np.mean(known) > 0.7
 
 
 @EACH
 def test_far_out_points_are_inside_and_gradients_finite(prior, exact):
     chart = chart_of(prior)
     z = np.asarray([-40.0, -30.0, -12.0, -8.0, -5.0, 0.0, 5.0, 8.0, 12.0, 30.0, 40.0], np.float32)
-    x = rows(chart.embed, z)
-    assert np.all(np.isfinite(x)) and np.all(rows(chart.contains, x)), x
-    assert np.all(np.diff(rows(chart.embed, Z)) >= 0)
-    value_and_slope = jax.jit(jax.vmap(jax.value_and_grad(lambda z: jnp.sum(chart.embed(z[None])))))
-    assert np.all(np.isfinite(value_and_slope(z)[1])) and np.all(np.asarray(value_and_slope(z)[1]) >= 0)
-    volume = jax.jit(jax.vmap(jax.value_and_grad(lambda z: chart.log_volume(z[None]))))(z)
-    assert np.all(np.isfinite(volume[0])) and np.all(np.isfinite(volume[1]))
-    back = rows(chart.restrict, x)
-    assert np.all(np.isfinite(back))
+    x = rows("embed", chart, z)
+    assert np.all(np.isfinite(x)) and np.all(rows("contains", chart, x)), x
+    assert np.all(np.diff(rows("embed", chart, Z)) >= 0)
+    slope = rows("slope", chart, z)
+    assert np.all(np.isfinite(slope)) and np.all(slope >= 0)
+    for name in ("log_volume", "slope_of_volume"):
+        assert np.all(np.isfinite(rows(name, chart, z))), name
+    assert np.all(np.isfinite(rows("restrict", chart, x)))
 
 
 @EACH
 def test_the_volume_is_the_slope_of_the_map(prior, exact):
     chart = chart_of(prior)
     z = np.asarray([-2.9, -1.3, -0.2, 0.0, 0.4, 1.7, 2.8], np.float32)
-    slope = np.asarray(jax.jit(jax.vmap(jax.grad(lambda z: jnp.sum(chart.embed(z[None])))))(z))
+    slope = rows("slope", chart, z)
     known = slope > 0  # not where x was moved inside
-    np.testing.assert_allclose(np.log(slope[known]), rows(chart.log_volume, z)[known], atol=1e-4)
+    np.testing.assert_allclose(np.log(slope[known]), rows("log_volume", chart, z)[known], atol=1e-4)
 
 
 def test_the_boundary_is_outside():
-    for prior, x in ((tp.Uniform(0.0, 1.0), 0.0), (tp.Uniform(0.0, 1.0), 1.0), (tp.Beta(2.0, 2.0), 1.0)):
-        assert not rows(chart_of(prior).contains, np.asarray([x], np.float32))[0]
-    for prior in (tp.LogNormal(0.0), tp.HalfNormal(), tp.Exponential(), tp.Gamma(2.0)):
-        assert not np.any(rows(chart_of(prior).contains, np.asarray([0.0, -1.0, np.inf, np.nan], np.float32)))
-    assert not np.any(rows(chart_of(tp.StudentT(0.0)).contains, np.asarray([np.inf, np.nan], np.float32)))
+    outside = {"uniform from zero": [0.0, 3.0], "beta": [0.0, 1.0], "student": [np.inf, np.nan]}
+    outside |= dict.fromkeys(("log-normal", "half-normal", "exponential", "gamma"), [0.0, -1.0, np.inf, np.nan])
+    for name, points in outside.items():
+        assert not np.any(rows("contains", chart_of(PRIORS[name][0]), np.asarray(points, np.float32))), name
     least, greatest = inside(0.0, 1.0)
     assert 0 < least < 1e-37 and 1 - 1e-7 < greatest < 1
 
@@ -170,7 +202,7 @@ def test_the_multivariate_student_is_the_reference_of_that_name():
     x = jax.jit(jax.vmap(chart.embed))(z)
     np.testing.assert_allclose(jax.jit(jax.vmap(chart.restrict))(x), z, atol=2e-4)
     by_chart = np.sum(stats.norm.logpdf(z), axis=1) - np.asarray(jax.jit(jax.vmap(chart.log_volume))(z))
-    np.testing.assert_allclose(by_chart, jax.vmap(prior.log_density)(x), atol=2e-4)
+    np.testing.assert_allclose(by_chart, jax.jit(jax.vmap(prior.log_density))(x), atol=2e-4)
     exact = stats.multivariate_t(prior.mean, np.diag(np.asarray(prior.scale, float) ** 2), df=3.0)
     np.testing.assert_allclose(by_chart, exact.logpdf(np.asarray(x, float)), atol=2e-4)
     apart = read_prior([tp.StudentT(m, s, 3.0) for m, s in ((1.0, 0.5), (-2.0, 2.0), (0.5, 1.0))], None, 3, None)[0]

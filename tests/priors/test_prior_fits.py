@@ -5,6 +5,8 @@ Small budgets, small networks and short training: what is checked holds by the w
 
 import math
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -94,13 +96,31 @@ def test_a_likelihood_on_numpy_arrays_takes_a_prior_and_is_counted():
     assert sampler.sample(4).shape == (4, 2)
 
 
+class Bump(eqx.Module):
+    """A likelihood about (1, 1) that may give NaN in a part of the prior; the two share one compilation."""
+
+    last_finite: jax.Array = eqx.field(default_factory=lambda: jnp.asarray(np.inf, jnp.float32))
+
+    def __call__(self, x):
+        return jnp.where(x[0] > self.last_finite, jnp.nan, -8.0 * jnp.sum((x - 1.0) ** 2))
+
+
 def test_prior_and_cube_are_one_problem():
     """The same prior by its name and as a transform: the same density in normal coordinates, so the same fit."""
     options = {"dim": 2, "settings": tiny_ptsd(), "progress": False}
-    log_bump = lambda x: -8.0 * jnp.sum((x - 1.0) ** 2)  # noqa: E731
+    log_bump = Bump()
     named = tp.fit(log_bump, prior=tp.Uniform(-1.0, 3.0), **options)
     cube = tp.fit(log_bump, prior_transform=lambda u: 4.0 * u - 1.0, **options)
     assert named.log_z == pytest.approx(cube.log_z, abs=0.05)
     np.testing.assert_allclose(np.mean(named.sample(500)), np.mean(cube.sample(500)), atol=0.05)
     bounded = tp.fit(log_bump, support=tp.interval(-1.0, 3.0), **options)
     assert bounded.log_z == pytest.approx(named.log_z + 2.0 * math.log(4.0), abs=0.01)
+
+
+def test_a_likelihood_that_is_nan_on_a_part_of_the_prior_is_counted_and_told():
+    """A half of the prior gives NaN: the fit ends in a sampler whose account and findings say so."""
+    broken = Bump(jnp.asarray(1.0, jnp.float32))
+    sampler = tp.fit(broken, dim=2, prior=tp.Uniform(-1.0, 3.0), settings=tiny_ptsd(), progress=False)
+    assert sum(record.num_nonfinite for record in sampler.levels) > 0
+    (finding,) = [each for each in sampler.findings if each.name == "usable values"]
+    assert finding.status != "good" and "NaN" in finding.meaning

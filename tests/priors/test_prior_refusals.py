@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import tempering as tp
-from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
 
 
@@ -137,13 +136,3 @@ def test_distributions_of_numpyro_that_are_no_priors():
     for message, each in bad.items():
         with pytest.raises(tp.SettingsError, match=message):
             tp.fit(log_likelihood, dim=2, prior=each, progress=False)
-
-
-def test_a_likelihood_that_is_nan_on_a_part_of_the_prior_is_counted_and_told():
-    """A quarter of the prior gives NaN: the fit ends in a sampler whose account and findings say so."""
-    broken = lambda x: jnp.where(x[0] > 0.75, jnp.nan, -jnp.sum(x))  # noqa: E731
-    with quick_compilation():
-        sampler = tp.fit(broken, dim=2, prior=UNIT, settings=tiny_ptsd(), progress=False)
-    assert sum(record.num_nonfinite for record in sampler.levels) > 0
-    (finding,) = [each for each in sampler.findings if each.name == "usable values"]
-    assert finding.status != "good" and "NaN" in finding.meaning

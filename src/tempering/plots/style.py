@@ -26,6 +26,7 @@ __all__ = [
     "darker",
     "label_ends",
     "level_colours",
+    "place",
     "png_of",
     "render",
     "show_some",
@@ -91,6 +92,15 @@ def render(width: float, height: float, draw: Callable[..., None], *, is_constra
         FigureCanvasAgg(figure)
         draw(figure)
     return figure
+
+
+def place(figure: Picture) -> None:
+    """Place the axes of a figure of `render` once and for all of its files."""
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", _STYLE]):
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # "none" would leave an engine that places nothing, but draws all twice
 
 
 def png_of(figure: Picture) -> bytes:

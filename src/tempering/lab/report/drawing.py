@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempering.lab.report.contents import Story
-from tempering.plots.style import Picture, bytes_of
+from tempering.plots.style import Picture, bytes_of, place
 
 __all__ = ["explorer_data", "figure_files", "themed_svg", "theme_rules"]
 
@@ -26,9 +26,8 @@ MOST_DRAWS, MOST_NUMBERS, MOST_COLUMNS = 4_000, 120_000, 40
 
 def figure_files(figure: Picture) -> dict[str, bytes]:
     """A figure as png, svg and pdf. Its axes are placed once."""
-    files = {"png": bytes_of(figure, "png")}
-    figure.set_layout_engine("none")
-    return files | {form: bytes_of(figure, form) for form in ("svg", "pdf")}
+    place(figure)
+    return {form: bytes_of(figure, form) for form in ("png", "svg", "pdf")}
 
 
 def themed_svg(svg: bytes, name: str, words: str) -> str:
