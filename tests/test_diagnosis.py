@@ -72,6 +72,7 @@ def sampler_of(checks=None, hottest=None, after=None, last=None, **changes) -> S
         "evaluations": 50_000,
         "dim": 165,
         "host": None,
+        "modes": (),
     }
     return SimpleNamespace(levels=levels, checks=Checks(**{**CHECKS, **(checks or {})}), **{**numbers, **changes})
 

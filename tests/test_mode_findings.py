@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tempering.runs.records import Checks
+from tempering.runs.records import Checks, Mode
 from tempering.sampler.diagnosis import hidden_mass
-from tempering.sampler.diagnosis.modes import mode_findings
+from tempering.sampler.diagnosis.modes import expected_unseen, mode_findings
 
 GOOD = Checks(
     path="reference",
@@ -45,6 +45,32 @@ def test_each_trouble_is_told(changes, name, status):
     found = statuses(**changes)
     assert found.pop(name) == status
     assert set(found.values()) == {"good"}
+
+
+def modes_with(*hits: int, weight: float = 0.1) -> list[Mode]:
+    return [Mode((0.0,), 0.0, weight, number) for number in hits]
+
+
+def test_optima_that_are_found_seldom_foretell_others():
+    """Over 400 repetitions, what hits foretell is what is missing, on average."""
+    rng = np.random.default_rng(0)
+    chances = rng.dirichlet(np.full(30, 1.5))
+    hits = rng.multinomial(120, chances, size=400)
+    missing = np.mean(np.sum(hits == 0, axis=1))
+    foretold = np.mean([expected_unseen(modes_with(*row[row > 0].tolist())) for row in hits])
+    assert 0.6 * missing < foretold < 1.5 * missing and missing > 1.0
+    # Those without weight do not count.
+    assert expected_unseen(modes_with(1, 1, weight=1e-6)) == 0.0
+
+
+def test_a_search_that_has_seen_some_modes_once_is_doubtful():
+    """The saboteur has seen each of them often."""
+
+    def status(*hits: int) -> str:
+        return next(found.status for found in mode_findings(GOOD, modes_with(*hits)) if "search" in found.name)
+
+    assert status(40, 30, 2, 2, 3) == "doubtful"
+    assert status(40, 30, 8, 9, 10) == "good"
 
 
 def test_where_hot_chains_led_only_the_optima_are_judged():

@@ -58,7 +58,7 @@ def recorded_findings(sampler) -> list[Finding]:
     start = [] if is_drawn_from_modes(checks) else [*_pilot(checks), *_start(levels, checks)]
     findings = [
         *start,
-        *mode_findings(checks),
+        *mode_findings(checks, sampler.modes),
         *_way(sampler),
         *_rescues(levels),
         *weight_findings(sampler),

@@ -1,18 +1,21 @@
 """Findings of the search for modes: was it thorough, does its reference cover the density, does the final model?"""
 
 import math
+from collections.abc import Iterable
 
 from tempering.atlas.judge import LEAST_P_VALUE, MOST_HIDDEN
-from tempering.runs.records import Checks
+from tempering.runs.records import Checks, Mode
 from tempering.sampler.diagnosis.thresholds import (
     FEW_SEARCHES,
     HIDDEN,
     LIKELY_MORE,
+    LIKELY_UNSEEN,
     MUCH_HIDDEN,
+    RARE_WEIGHT,
 )
 from tempering.sampler.diagnosis.verdict import Finding
 
-__all__ = ["is_drawn_from_modes", "mode_findings"]
+__all__ = ["expected_unseen", "is_drawn_from_modes", "mode_findings"]
 
 _WIDER = (
     "give `scale=` or `init=` that covers where the density may be, or raise `budget`; compare fits with other seeds"
@@ -24,18 +27,34 @@ def is_drawn_from_modes(checks: Checks) -> bool:
     return checks.path in ("reference", "shape")
 
 
-def mode_findings(checks: Checks) -> list[Finding]:
-    """Of the search, of its referee, and of optima that the final model must cover."""
+def expected_unseen(modes: Iterable[Mode]) -> float:
+    """How many optima that count were probably not found, by how often the others were.
+
+    An optimum that takes h of n searches is found with a probability of about 1 - e^-h. For each one that was found,
+    1 / (e^h - 1) others like it were not (Horvitz and Thompson's estimator).
+    """
+    hits = (max(1, mode.hits) for mode in modes if mode.weight >= RARE_WEIGHT)
+    return math.fsum(1.0 / math.expm1(min(number, 50)) for number in hits)
+
+
+def mode_findings(checks: Checks, modes: Iterable[Mode] = ()) -> list[Finding]:
+    """Of the search, of its referee, and of optima that the final model must cover.
+
+    Args:
+        modes: the optima that were found.
+    """
     if checks.atlas_num_searches is None:
         return []
     findings = [*_covered_optima(checks)]
     if is_drawn_from_modes(checks):
-        searched = [] if checks.path == "shape" and not checks.num_optima else [_searched(checks)]
+        searched = (
+            [] if checks.path == "shape" and not checks.num_optima else [_searched(checks, expected_unseen(modes))]
+        )
         findings = [*searched, _refereed(checks), *findings]
     return findings
 
 
-def _searched(checks: Checks) -> Finding:
+def _searched(checks: Checks, unseen: float) -> Finding:
     name, num, missing = "the search for modes", checks.atlas_num_searches or 0.0, checks.atlas_missing
     chance = 1.0 if missing is None else missing
     optima = f"{checks.num_optima} optim{'um' if checks.num_optima == 1 else 'a'}"
@@ -46,6 +65,9 @@ def _searched(checks: Checks) -> Finding:
         return Finding(name, "doubtful", measured, "so few searches may have missed modes", _WIDER)
     if chance > LIKELY_MORE:
         return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
+    if unseen > LIKELY_UNSEEN:
+        measured += f", some found so seldom that {unseen:.1f} others are probably missing"
+        return Finding(name, "doubtful", measured, "the search ended while some modes were still hard to find", _WIDER)
     return Finding(name, "good", measured, "searches from near and far end where others have ended")
 
 
