@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.random_checks import must_fail
 from tempering.adapters import as_target, from_callable
-from tempering.atlas.optima import Optima, Shape
+from tempering.atlas import survey as surveying
+from tempering.atlas.optima import Optima, Shape, laplace_log_mass
 from tempering.atlas.survey import MATTERS, missing_chance, survey
 from tempering.runs.ledger import Ledger
 
@@ -127,3 +129,36 @@ def test_a_mode_five_hundred_widths_away_is_found(monkeypatch):
     # The saboteur: clouds of up to forty widths alone, and one mode is all that there is.
     monkeypatch.setattr("tempering.atlas.survey._FAR_SHARE", 0.0)
     assert len(survey(0, as_target(far_apart, 2), Ledger(), 4000).optima) == 1
+
+
+def test_laplaces_mass_is_exact_for_normals():
+    """The saboteur leaves out the widths."""
+    covariance = np.array([[[4.0, 1.0], [1.0, 0.5]], [[0.01, 0.0], [0.0, 9.0]]])
+    heights = np.array([1.5, -2.0])
+    exact = heights + np.log(2.0 * np.pi) + 0.5 * np.log([1.0, 0.09])
+
+    def agrees(log_mass):
+        assert np.allclose(log_mass, exact)
+
+    agrees(laplace_log_mass(heights, covariance))
+    must_fail(agrees, laplace_log_mass(heights, np.broadcast_to(np.eye(2), (2, 2, 2))))
+    assert len(laplace_log_mass(np.zeros(0), np.zeros((0, 2, 2)))) == 0
+
+
+def kinked(x):
+    """Two narrow modes. At their tops slopes of 60 and -60 meet: there second derivatives promise a rise for ever."""
+    away = jnp.stack([x - jnp.array([2.0, -1.0]), x + jnp.array([3.0, 0.5])])
+    return jax.nn.logsumexp(-5e3 * jnp.sum(away**2, axis=1) - 60.0 * jnp.abs(away[:, 0]))
+
+
+def test_summits_at_a_kink_are_accepted(monkeypatch):
+    """The saboteur waits there for derivatives that promise nothing."""
+
+    def finds_both():
+        found = survey(0, as_target(kinked, 2), Ledger(), 8_000, scale=1.0)
+        places = sorted(found.optima.position[found.optima.local_weight() > 0.1].tolist())
+        assert len(places) == 2 and np.allclose(places, [[-3.0, -0.5], [2.0, -1.0]], atol=2e-3), places
+
+    finds_both()
+    monkeypatch.setattr(surveying, "_KINK", 0.0)
+    must_fail(finds_both)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-__all__ = ["Optima", "Shape"]
+__all__ = ["Optima", "Shape", "laplace_log_mass"]
 
 _FLAT = 1e-6
 """Curvatures below this part of the largest count as none: a ridge."""
@@ -17,6 +17,14 @@ _GRADIENT_TOLERANCE, _VALUE_TOLERANCE = 0.02, 0.05
 """Squared misfit of a gradient, and misfit of a value, over what the quadratic shape foretells."""
 _GRADIENT_SLACK, _VALUE_SLACK = 0.05, 0.3
 """The same near the top, in nats."""
+
+
+def laplace_log_mass(log_density: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Log of the mass about every optimum, by its height and the inverse of its curvature."""
+    if not len(log_density):
+        return np.zeros((0,))
+    log_det = np.linalg.slogdet(np.asarray(covariance, np.float64))[1]
+    return np.asarray(log_density, np.float64) + 0.5 * (covariance.shape[-1] * math.log(2.0 * math.pi) + log_det)
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,7 @@ class Optima:
 
     def log_mass(self) -> np.ndarray:
         """Log of the mass of every optimum by Laplace's approximation."""
-        log_det = np.linalg.slogdet(self.covariance)[1] if len(self) else np.zeros((0,))
-        return self.log_density + 0.5 * (self.dim * math.log(2.0 * math.pi) + log_det)
+        return laplace_log_mass(self.log_density, self.covariance)
 
     def local_weight(self) -> np.ndarray:
         """The masses, over their sum."""

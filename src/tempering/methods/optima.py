@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.mixture import mixture_of
+from tempering.atlas.optima import laplace_log_mass
 from tempering.methods.atlas import Found
 from tempering.methods.from_modes import optima_in
 from tempering.methods.run import Run
@@ -45,6 +46,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
 
     An optimum is under suspicion if the model's density there is far too low. Laplace's weight of it may be wrong, on a
     ridge for one: so draws about those under suspicion tell the mass, as many as one batch, where they are affordable.
+    Where they are not, Laplace's mass over Z does: a funnel's only optimum may hold next to nothing.
     """
     found = run.start.found
     if found is None or len(found.log_density) == 0:
@@ -61,7 +63,9 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     num = int(np.sum(is_hidden))
     ledger, cost = run.journal.ledger, NUM_JUDGED * points_per_gradient(run.target)
     if ledger.budget is not None and ledger.total + cost > ledger.budget:
-        return {"uncovered": finite_or_none(np.sum(np.asarray(found.weight)[is_hidden])), "num_uncovered": num}
+        log_mass = laplace_log_mass(np.asarray(found.log_density), np.asarray(found.covariance))
+        mass = np.sum(np.exp(np.minimum(log_mass[is_hidden] - log_z, 0.0)))
+        return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
     spend(ledger, "final_weights", run.target, NUM_JUDGED)
     weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.position, found.covariance))
     about = mixture_of(weight, place, width, _NU, _WIDENING)
