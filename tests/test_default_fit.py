@@ -108,11 +108,7 @@ def check_account(sampler: tp.Sampler, budget: int) -> None:
 @pytest.fixture(scope="module")
 def fitted() -> SimpleNamespace:
     """The one fit of this file by default settings, and its draws; for reading only."""
-    with pytest.MonkeyPatch.context() as patched:
-        # What will be trained on is guessed wrongly for so few evaluations, and compiling a network with care for the
-        # guess is a third of this file's time. The README's example, below, compiles ahead.
-        patched.setattr("tempering.methods.begin.rehearse", lambda *_: None)
-        sampler = tp.fit(log_density, dim=3, seed=0, budget=BUDGET, settings=SHORT, progress=False)
+    sampler = tp.fit(log_density, dim=3, seed=0, budget=BUDGET, settings=SHORT, progress=False)
     plain = sampler.sample(NUM_DRAWS, seed=1)
     draws, log_weights = sampler.sample_weighted(NUM_DRAWS, seed=2)
     return SimpleNamespace(sampler=sampler, plain=plain, draws=draws, log_weights=log_weights)

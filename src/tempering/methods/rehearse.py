@@ -44,7 +44,8 @@ def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int
 
     if has_atlas(settings, target):
         wanted = int(enough_draws(dim) / _LIKELY_SHARE)
-        size = rounded_up(min(wanted, budget or default_budget(dim)))
+        left = int((1.0 - settings.atlas.share) * (budget or default_budget(dim)))
+        size = rounded_up(min(wanted, left))
         ahead.compile(functools.partial(_compile_training, dim, size, settings))
     judged = min(sampling.chunk_size, rounded_up(NUM_JUDGED))
     ahead.compile(lambda: model().compile_log_prob(judged, sampling))
