@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import shutil
 import struct
 import sys
 from html.parser import HTMLParser
@@ -237,3 +238,11 @@ def test_draws_that_are_not_finite_are_shown_as_such(deep_run, a_copy):
     write_arrays(folder / "evaluation.npz", {**arrays, "log_weights": arrays["draws_log_density"]})
     make_report(folder)
     assert {"samples", "energy", "weights"} <= {path.stem for path in (folder / "figures").iterdir()}
+
+
+def test_a_folder_of_another_version_is_refused_in_words(plane_run, tmp_path):
+    folder = tmp_path / "older"
+    shutil.copytree(plane_run, folder)
+    write_json(folder / "config.json", {**read_json(folder / "config.json"), "format": "tempering run 1"})
+    with pytest.raises(RunFolderError, match=r"another version: it has format 'tempering run 1'.*fit it again"):
+        make_report(folder)

@@ -27,10 +27,25 @@ from tempering.runs.storage import as_path, read_arrays, read_json, write_arrays
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["RunFolder", "environment", "is_in_use", "locked"]
+__all__ = ["RunFolder", "environment", "is_in_use", "locked", "read_config_of"]
 
 _FORMAT = "tempering run 2"
 _NOTE = "note.json"
+
+
+def read_config_of(path: Path) -> Any:
+    """The configuration in a folder as it is written there.
+
+    Raises:
+        RunFolderError: if another version wrote it.
+    """
+    content = read_json(path / "config.json")
+    if content.get("format") != _FORMAT:
+        raise RunFolderError(
+            f"{path} was made by another version: it has format {content.get('format')!r}, and this version reads "
+            f"{_FORMAT!r}; fit it again, or use that version"
+        )
+    return content.get("config")
 
 
 def environment() -> dict[str, Any]:
@@ -106,13 +121,7 @@ class RunFolder:
     @staticmethod
     def read_config(path: Path) -> RunConfig:
         """The configuration in the folder, without taking the lock."""
-        content = read_json(as_path(path) / "config.json")
-        if content.get("format") != _FORMAT:
-            raise RunFolderError(
-                f"{path} was made by another version: it has format {content.get('format')!r}, and this version reads "
-                f"{_FORMAT!r}; fit it again, or use that version"
-            )
-        return config_from_dict(content.get("config"))
+        return config_from_dict(read_config_of(as_path(path)))
 
     def mend(self) -> None:
         """Write what is missing where a run was killed between its configuration and its first part."""

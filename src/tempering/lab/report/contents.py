@@ -16,7 +16,7 @@ from tempering.errors import RunFolderError, SettingsError
 from tempering.plots.contents import LevelSamples, RunContents, level_samples
 from tempering.registry import chart_from, make_target
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL
-from tempering.runs.folder import is_in_use
+from tempering.runs.folder import is_in_use, read_config_of
 from tempering.runs.progress import PROGRESS, read_state
 from tempering.runs.records import LevelRecord, Mode
 from tempering.runs.storage import read_arrays, read_json
@@ -64,7 +64,7 @@ def read_contents(folder: Path) -> Story:
     """Read a run folder.
 
     Raises:
-        RunFolderError: if it is not a run's folder, or a file in it is damaged.
+        RunFolderError: if it is not a run's folder, another version's, or a file in it is damaged.
     """
     has_config = (folder / "config.json").is_file()
     if not has_config and not (folder / "sampler.json").is_file():
@@ -72,7 +72,7 @@ def read_contents(folder: Path) -> Story:
             f"{folder} holds no config.json; give the folder of a run, such as `tempering run` makes, or one that "
             "`tp.fit(out=...)` or `sampler.save` wrote"
         )
-    config = (read_json(folder / "config.json").get("config") or {}) if has_config else {}
+    config = (read_config_of(folder) or {}) if has_config else {}
     sampler = _json_or_nothing(folder / "sampler.json")
     result = _json_or_nothing(folder / "result.json")
     target = (config.get("target") or {"name": OWN_DENSITY}).get("name")
