@@ -32,7 +32,7 @@ _ENOUGH, _GAIN = 0.95, 1.05
 """Effective share from which a model is good, and the gain that the last turn must have brought for another."""
 _POOR = 0.3
 """Effective share below which training goes on all the same: a few heavy draws decide such a share, and it says nothing
-of what the next turn brings. The eggbox has 0.003 after 3,000 steps and 0.4 after 15,000."""
+of what the next turn brings. The eggbox has 0.003 after 3,000 steps and 0.93 after 31,000."""
 
 
 def practised(
