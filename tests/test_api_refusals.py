@@ -10,6 +10,7 @@ from support.tiny import files_of, quick_compilation, tiny_pt_dm
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
 from tempering import api
+from tempering.methods.own_folder import identity_of
 
 INF, NAN = np.inf, np.nan
 
@@ -186,7 +187,7 @@ def test_starting_points_are_the_users_and_reach_the_method_unbounded():
 def test_a_folder_tells_supports_and_structures_apart():
     def identity(log_density=of_tree, like=LIKE, support=None):
         target = api.as_fitted(log_density, None, like, support)
-        return api._identity(target, None, api.own_start(None, target, 1.0))
+        return identity_of(target, None, api.own_start(None, target, 1.0))
 
     def first(params):
         return -jnp.sum(jax.tree.leaves(params)[0] ** 2)
@@ -204,4 +205,4 @@ def test_a_folder_tells_supports_and_structures_apart():
     assert len({tuple(sorted(variant.items())) for variant in variants}) == len(variants)
     assert identity(support={"sigma": tp.positive}) == variants[1]
     plain = api.as_fitted(density(), 2, None, None)
-    assert set(api._identity(plain, None, None)) == {"dim", "density"}, "as in folders made before there were supports"
+    assert set(identity_of(plain, None, None)) == {"dim", "density"}, "as in folders made before there were supports"

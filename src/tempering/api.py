@@ -1,10 +1,7 @@
 """The library's front door: a density in, a sampler out."""
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,7 +9,7 @@ import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
-from tempering.adapters import FunctionTarget, as_target, fingerprint, reporting
+from tempering.adapters import as_target, reporting
 from tempering.adapters.hosting import hosted
 from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
@@ -24,14 +21,13 @@ from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget
 from tempering.methods.hours import within_hours
+from tempering.methods.own_folder import own_folder
 from tempering.methods.pilot import suited
 from tempering.methods.registry import METHODS
-from tempering.methods.start import own_start, rows_of
-from tempering.parallel_tempering.initial import StartFn
+from tempering.methods.start import own_start
 from tempering.registry import target_of
-from tempering.runs.checkpoint import Nowhere
 from tempering.runs.clock import Clock
-from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF, RunConfig, TargetConfig
+from tempering.runs.config import OWN_DENSITY, OWN_MODEL, SETTINGS_OF
 from tempering.runs.folder import RunFolder
 from tempering.runs.forecast import Kind, expected_seconds, remember
 from tempering.runs.ledger import Ledger
@@ -55,7 +51,6 @@ from tempering.settings import (
 from tempering.targets import Target
 from tempering.targets.cost import is_black_box, points_per_gradient
 from tempering.targets.posterior import in_coordinates
-from tempering.transforms.centred import Centred
 from tempering.types import OnEvent
 
 __all__ = ["fit", "load"]
@@ -214,7 +209,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     check_budget(changed, target, budget)
     seed = int(seed)
     _refuse_on_several(target, time_limit)
-    opened = lambda: _store(out, target, init, start_fn, method, changed, seed, budget, settings is None)  # noqa: E731
+    opened = lambda: own_folder(out, target, init, start_fn, method, changed, seed, budget, settings is None)  # noqa: E731
     with use(devices), followed_store(opened) as store:
         path = getattr(store, "path", None)
         if out is not None and agreed(path is not None and has_sampler(path)):
@@ -364,46 +359,3 @@ def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
 
 def _replace(base: MethodSettings, ladder: Ladder, scale: float) -> MethodSettings:
     return dataclasses.replace(base, ladder=ladder, initial=dataclasses.replace(base.initial, scale=scale))
-
-
-def _identity(target: Any, init: Any, start_fn: StartFn | None) -> dict[str, int]:
-    """Numbers that tell one density and one `init` from another; a function `init` is told by the points it gives."""
-    identity = {"dim": target.dim, "density": fingerprint(target)}
-    for part, held in (("chart", target.chart), ("structure", target.structure)):
-        if held is not None and not isinstance(held, Centred):
-            identity[part] = _number(json.dumps(held.as_dict(), sort_keys=True).encode())
-    reference = target.reference
-    if reference is not None:
-        identity["reference"] = fingerprint(FunctionTarget(target.dim, reference.log_density))
-    if init is not None:
-        rows = start_fn(jax.random.key(0), 8) if callable(init) and start_fn else rows_of(init, target)
-        identity["init"] = _number(np.asarray(rows).tobytes())
-    return identity
-
-
-def _number(content: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(content).digest()[:6])
-
-
-def _store(out, target, init, start_fn, method, settings, seed, budget, is_automatic):
-    """The folder to keep parts in, new or to be resumed; or nowhere."""
-    if out is None:
-        return nullcontext(Nowhere())
-    own = TargetConfig(OWN_DENSITY, dict(_identity(target, init, start_fn)))
-    how = "settings chosen from the density" if is_automatic else "settings by hand"
-    config = RunConfig("fit", f"a density of one's own, {how}", own, method, settings, seed=seed, budget=budget)
-    if not (as_path(out, "out") / "config.json").exists():
-        return RunFolder.create(out, config)
-    folder = RunFolder.open(out)
-    if folder.config != config:
-        folder.close()
-        raise RunFolderError(
-            f"{out} holds a fit of another density, with other arguments, or by a version with other defaults; choose "
-            "another folder, or repeat the call that made it; `tp.load` reads a finished fit of any of them"
-        )
-    try:
-        folder.mend()
-    except BaseException:
-        folder.close()
-        raise
-    return folder

@@ -18,6 +18,7 @@ from support.untrained import untrained
 from tempering import api
 from tempering.adapters.own import _on_path
 from tempering.adapters.prior import posterior_of, read_prior
+from tempering.methods.own_folder import identity_of
 from tempering.methods.registry import METHODS
 from tempering.priors import PriorChart
 from tempering.priors.cube import CubeChart
@@ -355,10 +356,10 @@ def test_numpyros_distributions_are_needed_again(fit, tmp_path):
 
 def test_folders_tell_priors_apart():
     def identity(prior, transform=None):
-        return api._identity(posterior_of(log_sum, 2, None, prior, transform), None, None)
+        return identity_of(posterior_of(log_sum, 2, None, prior, transform), None, None)
 
     with unchecked():
         given = [identity(tp.Normal(0.0, std)) for std in (1.0, 2.0)] + [identity(tp.Uniform(0.0, 1.0))]
         given += [identity(None, lambda u: u), identity(None, lambda u: 2.0 * u)]
-        given.append(api._identity(api.as_fitted(log_sum, 2, None, tp.interval(0.0, 1.0)), None, None))
+        given.append(identity_of(api.as_fitted(log_sum, 2, None, tp.interval(0.0, 1.0)), None, None))
     assert len({json.dumps(each) for each in given}) == len(given)
