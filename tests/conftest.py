@@ -71,16 +71,22 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 install_import_hook("tempering", "beartype.beartype")
 
 
+_MOST_MAPS, _MOST_BYTES = 40_000, 5 * 2**30
+
+
 @pytest.fixture(scope="module", autouse=True)
-def few_memory_maps():
-    """Forget compiled programs before the process runs out of memory maps, which ends in a segmentation fault.
+def little_memory():
+    """Forget compiled programs before the process runs out of memory, or of memory maps, which is a segmentation fault.
 
     XLA takes several maps for every program it holds. Linux allows a process 65,530, and a worker that runs half of
-    this suite compiles more than that allows.
+    this suite compiles more than that allows. All that the programs hold comes to some 8 GB in the end.
     """
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and sum(1 for _ in maps.open()) > 40_000:
+    maps, memory = Path("/proc/self/maps"), Path("/proc/self/statm")
+    if not maps.exists():
+        return
+    resident = int(memory.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if resident > _MOST_BYTES or sum(1 for _ in maps.open()) > _MOST_MAPS:
         jax.clear_caches()
         gc.collect()
 
