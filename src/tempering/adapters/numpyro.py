@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.named import ModelChart, NamedStructure
 from tempering.adapters.structure import Structure, structure_of
 from tempering.errors import DensityError, SettingsError, first_line, require_extra
 from tempering.targets.base import Target
-from tempering.types import Array, Bool, Float, Key
+from tempering.types import Array, Float, Key
 
-__all__ = ["ModelChart", "ModelStructure", "NumPyroTarget", "PriorReference", "from_numpyro"]
-
-_CLOSE = 1e-3
-"""A point that comes back from the unconstrained space within this, relative to its size, was in the support."""
+__all__ = ["NumPyroTarget", "PriorReference", "from_numpyro"]
 
 
 class _Model:
     """A model with its arguments, compared by identity; every method is one trace of it."""
+
+    kind, parts = "numpyro", "sites"
 
     def __init__(self, model: Callable, args: tuple, kwargs: dict[str, Any]):
         self.model, self.args, self.kwargs = model, args, kwargs
@@ -42,6 +42,7 @@ class _Model:
             ) from error
         self.inner: Structure = structure_of(inner)
         self.outer: Structure = structure_of(outer)
+        self.dim = self.inner.size
 
     def _look(self) -> tuple[dict[str, Array], dict[str, Array]]:
         """Note what the model consists of; returns unconstrained and constrained values."""
@@ -91,16 +92,26 @@ class _Model:
         """The unconstrained coordinates of a trace's latent values."""
         return _flat(_bijection(trace[name]).inv(trace[name]["value"]) for name in self.latent)
 
-    def outer_values(self, trace: dict[str, Any]) -> Float[Array, " full_dim"]:
-        """The constrained coordinates of a trace's latent values."""
+    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
+        """The constrained coordinates of an unconstrained point."""
+        trace = self.at_inner(y)
         return _flat(trace[name]["value"] for name in self.latent)
 
-    def log_volume(self, y: Float[Array, " dim"], trace: dict[str, Any]) -> Float[Array, ""]:
-        """log |det dx/dy|, with the trace that `at_inner` made of y."""
+    def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
+        """The unconstrained coordinates of constrained values."""
+        return self.inner_values(self.at_outer(x))
+
+    def log_volume(self, y: Float[Array, " dim"], trace: dict[str, Any] | None = None) -> Float[Array, ""]:
+        """log |det dx/dy|; `trace` is what `at_inner` made of y, if it is at hand."""
+        trace = self.at_inner(y) if trace is None else trace
         total = jnp.zeros(())
         for name, value in self.inner.unflatten(y).items():
             total += jnp.sum(_bijection(trace[name]).log_abs_det_jacobian(value, trace[name]["value"]))
         return total
+
+    def derived_of(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """What `numpyro.deterministic` names, at many points of constrained values."""
+        return {name: np.asarray(value) for name, value in _derived(self, jnp.asarray(rows)).items()}
 
     def log_prob(self, trace: dict[str, Any], names: Iterable[str]) -> Float[Array, ""]:
         """Sum of the log densities of sites at their values in the trace."""
@@ -111,82 +122,6 @@ class _Model:
             value = jnp.sum(site["fn"].log_prob(site["value"], *hint))
             total += value if site["scale"] is None else site["scale"] * value
         return total
-
-
-class ModelChart(eqx.Module):
-    """NumPyro's bijections from R^dim to the constrained values, flat; a support may depend on other sites.
-
-    For sites such as a simplex or a correlation matrix the volume is NumPyro's: that of the coordinates its densities
-    are with respect to.
-    """
-
-    model: _Model = eqx.field(static=True)
-
-    @property
-    def dim(self) -> int:
-        """Number of unconstrained coordinates."""
-        return self.model.inner.size
-
-    @property
-    def full_dim(self) -> int:
-        """Number of constrained values."""
-        return self.model.outer.size
-
-    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
-        """Constrained values."""
-        return self.model.outer_values(self.model.at_inner(y))
-
-    def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
-        """Unconstrained values."""
-        return self.model.inner_values(self.model.at_outer(x))
-
-    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
-        """log |det dx/dy|."""
-        return self.model.log_volume(y, self.model.at_inner(y))
-
-    def contains(self, x: Float[Array, " full_dim"]) -> Bool[Array, ""]:
-        """Whether x has finite unconstrained coordinates and comes back from them."""
-        y = self.restrict(x)
-        is_finite = jnp.all(jnp.isfinite(y))
-        gap = jnp.abs(self.embed(jnp.where(is_finite, y, jnp.zeros_like(y))) - x)
-        return is_finite & jnp.all(gap <= _CLOSE * jnp.maximum(jnp.abs(x), 1e-2 * jnp.max(jnp.abs(x))))
-
-    def as_dict(self) -> dict[str, Any]:
-        """A mark that there is one: to read it back the model is needed."""
-        return {"name": "numpyro"}
-
-    def __str__(self) -> str:
-        return "that of the model's sites"
-
-
-class ModelStructure(eqx.Module):
-    """The latent sites by name; draws also have what `numpyro.deterministic` names."""
-
-    model: _Model = eqx.field(static=True)
-
-    @property
-    def dims(self) -> dict[str, list[str]]:
-        """The plates along the axes of every site."""
-        return self.model.dims
-
-    def restore(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Named values of many points given by their constrained coordinates, each with a leading axis."""
-        named = self.model.outer.restore(rows)
-        if not self.model.derived:
-            return named
-        return named | {name: np.asarray(value) for name, value in _derived(self.model, jnp.asarray(rows)).items()}
-
-    def flatten(self, tree: Any, what: str) -> np.ndarray:
-        """The constrained coordinates of one point or of many; deterministic values are not needed and not read."""
-        if isinstance(tree, dict):
-            tree = {name: value for name, value in tree.items() if name not in self.model.derived}
-        return self.model.outer.flatten(tree, what)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready; the model is needed to read it back."""
-        outer = self.model.outer
-        sites = [[name, list(shape)] for name, shape in zip(outer.names, outer.shapes, strict=True)]
-        return {"name": "numpyro", "sites": sites, "derived": list(self.model.derived)}
 
 
 @eqx.filter_jit
@@ -235,9 +170,9 @@ class NumPyroTarget(Target):
         return ModelChart(self.model)
 
     @property
-    def structure(self) -> ModelStructure:
+    def structure(self) -> NamedStructure:
         """The names."""
-        return ModelStructure(self.model)
+        return NamedStructure(self.model)
 
     @property
     def reference(self) -> PriorReference | None:

@@ -16,16 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters.named import NamedStructure
+from tempering.adapters.named import CLOSE, ModelChart, NamedStructure
 from tempering.adapters.structure import structure_of
 from tempering.errors import DensityError, SettingsError, first_line, require_extra
 from tempering.targets.base import Target
-from tempering.types import Array, Bool, Float, Key
+from tempering.types import Array, Float, Key
 
 __all__ = ["PyMCTarget", "from_pymc"]
 
-_CLOSE = 1e-3
-"""A point that comes back from the unconstrained space within this, relative to its size, was in the support."""
 _NUM_TRIED = 32
 """Draws of the prior that must come back from the unconstrained space, before it is taken as a reference."""
 
@@ -33,7 +31,7 @@ _NUM_TRIED = 32
 class _Model:
     """A model with the functions that PyTensor makes of it, compared by identity."""
 
-    kind = "pymc"
+    kind, parts = "pymc", "variables"
 
     def __init__(self, model: Any):
         free = sorted(model.free_RVs, key=lambda rv: rv.name)  # the order of JAX's dicts
@@ -44,6 +42,7 @@ class _Model:
         transforms = [model.rvs_to_transforms[rv] for rv in free]
         start = model.initial_point()
         self.inner = structure_of({rv.name: _blank(start[value.name]) for rv, value in zip(free, values, strict=True)})
+        self.dim = self.inner.size
         self.log_joint = _in_jax(values, [model.logp()])
         self.log_prior = _in_jax(values, [model.logp(vars=free)])
         self.constrained = _in_jax(values, model.replace_rvs_by_values(free))
@@ -76,6 +75,14 @@ class _Model:
     def _constrained(self, y: Float[Array, " dim"]) -> list[Array]:
         return self.at(self.constrained, y)
 
+    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
+        """The constrained values of an unconstrained point."""
+        return _flat(self._constrained(y))
+
+    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
+        """log |det dx/dy|."""
+        return sum(self.at(self.volumes, y), start=jnp.zeros(()))
+
     def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
         """The unconstrained point of constrained values."""
         parts = self.outer.unflatten(x)
@@ -100,48 +107,6 @@ class _Model:
         drawn = pymc.draw([*inner, *self.free], draws=num, random_seed=seed, mode="FAST_COMPILE")
         rows = [np.asarray(each, np.float32).reshape((num, -1)) for each in drawn]
         return np.concatenate(rows[: len(inner)], axis=1), np.concatenate(rows[len(inner) :], axis=1)
-
-
-class PyMCChart(eqx.Module):
-    """PyMC's transforms from R^dim to the constrained values, flat."""
-
-    model: _Model = eqx.field(static=True)
-
-    @property
-    def dim(self) -> int:
-        """Number of unconstrained coordinates."""
-        return self.model.inner.size
-
-    @property
-    def full_dim(self) -> int:
-        """Number of constrained values."""
-        return self.model.outer.size
-
-    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
-        """Constrained values."""
-        return _flat(self.model.at(self.model.constrained, y))
-
-    def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
-        """Unconstrained values."""
-        return self.model.restrict(x)
-
-    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
-        """log |det dx/dy|."""
-        return sum(self.model.at(self.model.volumes, y), start=jnp.zeros(()))
-
-    def contains(self, x: Float[Array, " full_dim"]) -> Bool[Array, ""]:
-        """Whether x has finite unconstrained coordinates and comes back from them."""
-        y = self.restrict(x)
-        is_finite = jnp.all(jnp.isfinite(y))
-        gap = jnp.abs(self.embed(jnp.where(is_finite, y, jnp.zeros_like(y))) - x)
-        return is_finite & jnp.all(gap <= _CLOSE * jnp.maximum(jnp.abs(x), 1e-2 * jnp.max(jnp.abs(x))))
-
-    def as_dict(self) -> dict[str, Any]:
-        """A mark that there is one: to read it back the model is needed."""
-        return {"name": "pymc"}
-
-    def __str__(self) -> str:
-        return "that of the model's variables"
 
 
 class PriorReference(eqx.Module):
@@ -175,9 +140,9 @@ class PyMCTarget(Target):
         return self.model.at(self.model.log_joint, x)[0]
 
     @property
-    def chart(self) -> PyMCChart:
+    def chart(self) -> ModelChart:
         """To the constrained values."""
-        return PyMCChart(self.model)
+        return ModelChart(self.model)
 
     @property
     def structure(self) -> NamedStructure:
@@ -298,8 +263,8 @@ def _has_prior(model: _Model) -> bool:
         inner, outer = model.prior_draws(0, _NUM_TRIED)
     except Exception:  # whatever a distribution without draws raises
         return False
-    back = np.asarray(jax.vmap(PyMCChart(model).embed)(jnp.asarray(inner)))
-    gap = np.abs(back - outer) <= _CLOSE * np.maximum(np.abs(outer), 1e-2 * np.max(np.abs(outer)))
+    back = np.asarray(jax.vmap(model.embed)(jnp.asarray(inner)))
+    gap = np.abs(back - outer) <= CLOSE * np.maximum(np.abs(outer), 1e-2 * np.max(np.abs(outer)))
     return bool(np.all(np.isfinite(inner)) and np.all(gap))
 
 

@@ -17,15 +17,12 @@ import numpy as np
 
 from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import CallbackTarget, checked_host
-from tempering.adapters.named import NamedStructure
+from tempering.adapters.named import ModelChart, NamedStructure
 from tempering.adapters.structure import structure_of
 from tempering.errors import DensityError, SettingsError, first_line, require_extra
-from tempering.types import Array, Bool, Float
+from tempering.types import Array, Float
 
 __all__ = ["StanTarget", "from_stan"]
-
-_CLOSE = 1e-3
-"""A point that comes back from the unconstrained space within this, relative to its size, was in the support."""
 
 
 class _Density:
@@ -57,7 +54,7 @@ def _reread(path: str, data: Any, options: dict[str, Any], identity: str) -> _De
 class _Model:
     """A model with its parameters by name, compared by identity."""
 
-    kind = "stan"
+    kind, parts = "stan", "parameters"
 
     def __init__(self, stan: Any, identity: str):
         self.stan, self.identity = stan, identity
@@ -71,11 +68,23 @@ class _Model:
         self.derived = tuple(name for name in everything if name not in shapes)
         self.dims: dict[str, list[str]] = {}
 
-    def constrained(self, y: np.ndarray) -> np.ndarray:
+    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
+        """Constrained values of an unconstrained point."""
+        return _called(self._constrained, y, (self.outer.size,))
+
+    def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
+        """The unconstrained point of constrained values."""
+        return _called(self._unconstrained, x, (self.dim,))
+
+    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
+        """log |det dx/dy|, as Stan adds it to its densities."""
+        return _called(self._log_volume, y, ())
+
+    def _constrained(self, y: np.ndarray) -> np.ndarray:
         """Parameters of one unconstrained point, in the order of `outer`."""
         return np.asarray(self.stan.param_constrain(_row(y)))[self._order]
 
-    def unconstrained(self, x: np.ndarray) -> np.ndarray:
+    def _unconstrained(self, x: np.ndarray) -> np.ndarray:
         """The unconstrained point of parameters in the order of `outer`; NaN where they are outside their bounds."""
         theta = np.empty(len(x))
         theta[self._order] = x
@@ -84,14 +93,13 @@ class _Model:
         except RuntimeError:
             return np.full(self.dim, np.nan)
 
-    def log_volume(self, y: np.ndarray) -> float:
-        """log |det dx/dy|, as Stan adds it to its densities."""
+    def _log_volume(self, y: np.ndarray) -> float:
         both = [self.stan.log_density(_row(y), propto=False, jacobian=with_it) for with_it in (True, False)]
         return both[0] - both[1]
 
     def derived_of(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Transformed parameters at many points of constrained values."""
-        points = [self.stan.param_constrain(_row(self.unconstrained(x)), include_tp=True) for x in rows]
+        points = [self.stan.param_constrain(_row(self._unconstrained(x)), include_tp=True) for x in rows]
         whole = np.asarray(points, np.float32).reshape((len(rows), -1))[:, self._whole_order]
         return {name: value for name, value in self.whole.restore(whole).items() if name in self.derived}
 
@@ -131,57 +139,15 @@ def _called(function: Callable[[np.ndarray], Any], x: Array, shape: tuple[int, .
     return jax.pure_callback(visit, jax.ShapeDtypeStruct(shape, jnp.float32), x, vmap_method="expand_dims")
 
 
-class StanChart(eqx.Module):
-    """Stan's transforms from R^dim to the constrained parameters, flat."""
-
-    model: _Model = eqx.field(static=True)
-
-    @property
-    def dim(self) -> int:
-        """Number of unconstrained coordinates."""
-        return self.model.dim
-
-    @property
-    def full_dim(self) -> int:
-        """Number of constrained values."""
-        return self.model.outer.size
-
-    def embed(self, y: Float[Array, " dim"]) -> Float[Array, " full_dim"]:
-        """Constrained values."""
-        return _called(self.model.constrained, y, (self.full_dim,))
-
-    def restrict(self, x: Float[Array, " full_dim"]) -> Float[Array, " dim"]:
-        """Unconstrained values."""
-        return _called(self.model.unconstrained, x, (self.dim,))
-
-    def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
-        """log |det dx/dy|."""
-        return _called(self.model.log_volume, y, ())
-
-    def contains(self, x: Float[Array, " full_dim"]) -> Bool[Array, ""]:
-        """Whether x has finite unconstrained coordinates and comes back from them."""
-        y = self.restrict(x)
-        is_finite = jnp.all(jnp.isfinite(y))
-        gap = jnp.abs(self.embed(jnp.where(is_finite, y, jnp.zeros_like(y))) - x)
-        return is_finite & jnp.all(gap <= _CLOSE * jnp.maximum(jnp.abs(x), 1e-2 * jnp.max(jnp.abs(x))))
-
-    def as_dict(self) -> dict[str, Any]:
-        """A mark that there is one: to read it back the model is needed."""
-        return {"name": "stan"}
-
-    def __str__(self) -> str:
-        return "that of the model's parameters"
-
-
 class StanTarget(CallbackTarget):
     """The posterior of a Stan model, unconstrained; `chart` leads to the parameters and `structure` names them."""
 
     model: _Model = eqx.field(static=True)
 
     @property
-    def chart(self) -> StanChart:
+    def chart(self) -> ModelChart:
         """To the constrained values."""
-        return StanChart(self.model)
+        return ModelChart(self.model)
 
     @property
     def structure(self) -> NamedStructure:
