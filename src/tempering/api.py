@@ -184,17 +184,8 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         refuse_beside_prior(support=support, reference=reference, scale=scale)
         target = posterior_of(log_density, dim, like, prior, prior_transform)
     require_choice("method", method, tuple(METHODS))
-    require_seed("seed", seed)
-    require_flag("progress", progress)
     check_callback(callback)
-    if budget is not None:
-        require_count("budget", budget)
-    if time_limit is not None:
-        require_positive("time_limit", time_limit)
-    if scale is not None:
-        require_positive("scale", scale)
-        if init is not None:
-            raise SettingsError("scale and init both say where chains start; give one of them")
+    _check_options(seed, progress, budget, time_limit, scale, init)
     base, start_fn = _settings(method, settings, target), None
     if isinstance(base, BaselineSettings):
         _refuse_for_baseline(method, ladder=ladder, init=init, reference=reference)
@@ -240,6 +231,20 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         if path is not None:
             sampler.save(path)
     return _with_devices(sampler, devices)
+
+
+def _check_options(seed: Any, progress: Any, budget: Any, time_limit: Any, scale: Any, init: Any) -> None:
+    """Refuse what is no seed, flag or positive number, and two answers to one question."""
+    require_seed("seed", seed)
+    require_flag("progress", progress)
+    if budget is not None:
+        require_count("budget", budget)
+    if time_limit is not None:
+        require_positive("time_limit", time_limit)
+    if scale is not None:
+        require_positive("scale", scale)
+        if init is not None:
+            raise SettingsError("scale and init both say where chains start; give one of them")
 
 
 def _with_devices(sampler: Sampler, devices: Any) -> Sampler:
