@@ -216,9 +216,9 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
             return _with_devices(load_sampler(as_path(out), target), devices)
         kind = Kind.of(method, target.dim, budget or default_budget(target.dim), changed)
         points = store.path if isinstance(store, RunFolder) else None
-        shown = progress and is_first()
+        shown, planned = progress and is_first(), budget or default_budget(target.dim) * points_per_gradient(target)
         with (
-            hosted(target, points, budget or default_budget(target.dim) * points_per_gradient(target)) as hosts,
+            hosted(target, points, planned, is_resumed=points is not None) as hosts,
             followed(shown, callback, store, expected_seconds(kind), hosts) as (on_event, watch),
             collected_seldom(),
             reporting(target),

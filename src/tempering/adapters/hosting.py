@@ -32,20 +32,35 @@ class Hosts:
 
     def __init__(self, boxes: list[BlackBox], budget: int | None):
         self.boxes, self.budget = boxes, budget
+        self._before = [(box.use.copy(), Counter(box.replayed_failures)) for box in boxes]
+        self._is_kept = False
         self._told = -float("inf")
         self._has_forecast = False
         self._last: Event | None = None
 
     def use(self) -> HostUse | None:
-        """The account of all boxes together; None without any."""
-        if not self.boxes:
-            return None
-        parts = [box.use for box in self.boxes]
-        whole = HostUse(failed=sum((part.failed for part in parts), Counter()))
-        for name in ("points", "replayed", "batches", "retried", "busy", "available", "waited"):
-            setattr(whole, name, sum(getattr(part, name) for part in parts))
-        whole.workers = max(part.workers for part in parts)
+        """The account of all boxes together since the run began; None without any.
+
+        Failures are those of all processes of the run.
+        """
+        whole = None
+        for box, (before, replayed) in zip(self.boxes, self._before, strict=True):
+            part = box.use.since(before)
+            if self._is_kept and box.store is not None:
+                part.failed += box.store.rejected  # finished levels of a resumed run are not asked for again
+            else:
+                part.failed += box.replayed_failures - replayed
+            whole = part.plus(whole)
         return whole
+
+    def joined(self, earlier: HostUse | None) -> HostUse | None:
+        """The account together with that of a sampler which the run goes on with."""
+        now = self.use()
+        return earlier if now is None else now.plus(earlier)
+
+    def keep(self) -> None:
+        """The run has a folder: what earlier processes rejected belongs to it."""
+        self._is_kept = True
 
     @property
     def num_workers(self) -> int:
@@ -54,9 +69,10 @@ class Hosts:
 
     def seconds_per_point(self) -> float | None:
         """As measured in this process, else as the store of points knows it."""
-        use = self.use()
-        if use is not None and use.points:
-            return use.seconds_per_point
+        parts = [self.use(), *(box.use for box in self.boxes)]
+        timed = next((part for part in parts if part is not None and part.points), None)
+        if timed is not None:
+            return timed.seconds_per_point
         return next((box.store.mean_seconds for box in self.boxes if box.store is not None), None)
 
     def telling(self, on_event: OnEvent) -> OnEvent:
@@ -116,11 +132,14 @@ def seconds_known(target: Target) -> tuple[float, int] | None:
 
 
 @contextmanager
-def hosted(target: Target, folder: Path | None, budget: int | None = None) -> Iterator[Hosts]:
+def hosted(
+    target: Target, folder: Path | None, budget: int | None = None, *, is_resumed: bool = False
+) -> Iterator[Hosts]:
     """Open the stores of points of a run's folder, or those that the target names, and leave them at the end.
 
     Args:
         budget: points that the run may spend, as far as is known.
+        is_resumed: whether the run may be one that earlier processes began: what they rejected then counts.
 
     Raises:
         RunFolderError: if a store is in use, or of another density or version.
@@ -133,6 +152,8 @@ def hosted(target: Target, folder: Path | None, budget: int | None = None) -> It
                 own = folder if folder is None or number == 0 else folder / f"points-{number + 1}"
                 box.open_store(own)
                 opened.append(box)
+        if is_resumed:
+            hosts.keep()
         yield hosts
     finally:
         hosts.close()

@@ -73,6 +73,7 @@ class Processes:
 
     shipped: Shipped
     num: int
+    keeps_time: bool = True
     _workers: list[_Worker] = field(default_factory=list)
     _num_stillborn: int = 0
 
@@ -130,6 +131,10 @@ class Processes:
                 self._end(worker, at_once=True)
                 self._workers.remove(worker)
         return True
+
+    def holds(self, key: int) -> bool:
+        """A worker that was given up has been ended."""
+        return False
 
     def close(self, at_once: bool = False) -> None:
         """End the processes; a later task starts new ones."""
