@@ -1,7 +1,9 @@
 """Pools of others that lose, delay or forget: what was answered is kept, and no point is blamed for another's time."""
 
+import sys
 import threading
 import time
+import types
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 
 import numpy as np
@@ -122,6 +124,42 @@ def test_answers_that_come_beside_the_end_of_a_pool_are_kept(tmp_path):
     assert {bytes(record["x"].tobytes()) for record in read_points(tmp_path).records} == {
         x.tobytes() for x in POINTS[1:4]
     }
+
+
+class Stillborn(ThreadPoolExecutor):
+    """Its workers end before they have begun, as those that cannot find the function."""
+
+    num_made = 0
+
+    def __init__(self):
+        super().__init__(1)
+        Stillborn.num_made += 1
+
+    def submit(self, fn, /, *args):
+        future = Future()
+        future.set_exception(BrokenExecutor("terminated abruptly"))
+        return future
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_pool_that_breaks_before_its_first_point_is_told_with_the_usual_reason(is_made):
+    Stillborn.num_made = 0
+    pool = Stillborn if is_made else Stillborn()
+    box = BlackBox(density, 2, pool=pool, faults=Faults("reject"))
+    with pytest.raises(RuntimeError, match="broke before it evaluated a point .*written in a notebook"):
+        box.values(POINTS)
+    assert Stillborn.num_made == (3 if is_made else 1) and box.use.points == 0
+
+
+def test_a_function_of_a_notebook_is_refused_by_own_processes_at_once(monkeypatch):
+    main = types.ModuleType("__main__")
+    main.typed = lambda x: 0.0
+    main.typed.__module__, main.typed.__qualname__ = "__main__", "typed"
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    with pytest.raises(DensityError, match="typed cannot be found by another process: .*in a notebook"):
+        BlackBox(main.typed, 2, pool=2)
+    main.__file__ = "script.py"
+    BlackBox(main.typed, 2, pool=2)
 
 
 class JobEach:

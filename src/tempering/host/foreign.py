@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.host.pools import ALLOWED, end_of, is_closed, size_of, unfit, words_of
+from tempering.host.pools import ALLOWED, NOT_FOUND, end_of, is_closed, size_of, unfit, words_of
 from tempering.host.processes import Returned
 from tempering.host.work import Reply, Shipped, evaluate
 
@@ -25,6 +25,8 @@ _GLANCE = 1.0
 _SILENCE = 60.0
 """Seconds without a word of any worker after which that is said, and again."""
 _LOGGER = logging.getLogger("tempering")
+_MOST_STILLBORN = 3
+"""Pools in a row that may break before they have begun."""
 _POLL = 0.2
 """Seconds between two looks at futures that cannot call back."""
 
@@ -45,6 +47,7 @@ class Foreign:
         self._tasks: dict[int, tuple[int, np.ndarray]] = {}
         self._given_to: dict[int, Any] = {}
         self._trouble: Exception | None = None
+        self._num_stillborn = 0
         self._back: queue.SimpleQueue = queue.SimpleQueue()
         self._probe: Any = None
 
@@ -132,17 +135,23 @@ class Foreign:
             return Returned(key, lost=f"the pool broke ({words_of(error)})", is_common=True)
         return Returned(key, lost=f"the pool lost the task: {type(error).__name__}: {words_of(error)}")
 
-    def _broken(self, error: BaseException) -> None:
+    def _broken(self, error: BaseException, at_start: bool = False) -> None:
         """A broken pool takes no more tasks: make another, where that is known how; else say so when it is needed."""
-        if self._make is None:
+        if at_start and (self._make is None or self._num_stillborn >= _MOST_STILLBORN):
+            self._trouble = RuntimeError(
+                f"the pool broke before it evaluated a point ({words_of(error)}); {NOT_FOUND}; see what its workers "
+                "wrote"
+            )
+            self._trouble.__cause__ = error
+        elif self._make is None:
             self._trouble = RuntimeError(
                 f"the pool broke, because a worker ended ({words_of(error)}), and a pool that broke "
                 "takes no more points; give pool=8, whose workers are replaced, or a function that makes the pool, "
                 "such as pool=lambda: ProcessPoolExecutor(8); with `out=` or `store=` nothing that was paid is lost"
             )
             self._trouble.__cause__ = error
-            return
-        self.pool, self._probe = None, None
+        else:
+            self.pool, self._probe = None, None
 
     def _greet(self) -> None:
         try:
@@ -161,19 +170,21 @@ class Foreign:
     def _welcome(self) -> None:
         """Wait for the first word of a worker, once: all that can be wrong with a pool shows before a point is paid."""
         self._pool()
-        if self._probe is None:
-            self._greet()
-        if self._probe is not None and self._probe is not True:
-            probe, self._probe = self._probe, True
+        while self._probe is not True:
+            if self._probe is None:
+                self._greet()
+                continue
             try:
-                while not self._is_there(probe):
+                while not self._is_there(self._probe):
                     _LOGGER.warning(
                         "no worker of the pool has answered for %g s: they wait in a queue, have not started or cannot "
-                        "import tempering (see their own logs)",
+                        "import tempering or the function (see their own logs)",
                         _SILENCE,
                     )
+                self._probe, self._num_stillborn = True, 0
             except BrokenExecutor as error:
-                self._broken(error)
+                self._num_stillborn += 1
+                self._broken(error, at_start=True)
                 self._pool()
             except CancelledError as error:
                 raise SettingsError(

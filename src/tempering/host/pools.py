@@ -6,12 +6,18 @@ from typing import Any
 
 from tempering.errors import SettingsError, first_line
 
-__all__ = ["ALLOWED", "end_of", "is_closed", "size_of", "unfit", "words_of"]
+__all__ = ["ALLOWED", "NOT_FOUND", "end_of", "is_closed", "size_of", "unfit", "words_of"]
 
 ALLOWED = (
     "a number of processes; an executor such as concurrent.futures.ProcessPoolExecutor, "
     "mpi4py.futures.MPIPoolExecutor or Dask's client.get_executor(); an object with .map such as multiprocessing.Pool; "
     "or a function without arguments that makes one of these"
+)
+
+
+NOT_FOUND = (
+    "a function that was written in a notebook or at a prompt must be in a module, because workers import it, and a "
+    "script must do its work under `if __name__ == '__main__':`"
 )
 
 
