@@ -94,23 +94,30 @@ class Hosts:
 
         for box in self.boxes:
             box.on_tick(tick)
+        if self.seconds_per_point() is not None:  # by a store, or an earlier run: the forecast need not wait for points
+            tick()
         return observe
 
     def _noted(self, event: Event) -> Event:
-        use = self.use()
-        each = None if use is None else use.seconds_per_point
+        use, each = self.use(), self.seconds_per_point()
         if use is None or each is None or each < _SLOW:
             return event
         planned = event.planned or self.budget or 0
         # A resumed run has points of finished levels in its ledger that were not asked for in this process.
-        left = max(0, planned - max(event.evaluations, use.points + use.replayed))
+        left = max(0, planned - max(event.evaluations, use.points + use.replayed, self._num_kept()))
         workers, share = self.num_workers, use.utilisation or 1.0
         if not self._has_forecast and planned:
             self._has_forecast = True
             _LOGGER.info("%s", forecast_words(planned, workers, each))
-        note = f"{forecast_words(left, workers, each, share)}; utilisation {share:.2f}"
+        note = forecast_words(left, workers, each, share)
+        note += "" if use.utilisation is None else f"; utilisation {share:.2f}"
         note += f"; {use.num_failed:,} failed" if use.num_failed else ""
         return dataclasses.replace(event, note=note, seconds_left=left * each / workers / share if left else None)
+
+    def _num_kept(self) -> int:
+        """Points that earlier processes of the run paid for."""
+        stores = [box.store for box in self.boxes if box.store is not None]
+        return sum(store.num_before for store in stores) if self._is_kept else 0
 
     def close(self) -> None:
         """Watch no longer, and let others have the stores of the run."""

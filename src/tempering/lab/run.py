@@ -20,7 +20,7 @@ from tempering.lab.extrapolation import WAYS
 from tempering.lab.own_models import evaluating, placed, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
-from tempering.methods.budget import check_budget, default_budget, forecast
+from tempering.methods.budget import check_budget, default_budget, forecast, most_points
 from tempering.methods.hours import within_hours
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
@@ -160,7 +160,7 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent, time_limit:
         kind = Kind.of(config.method, target.dim, budget, config.settings)
         with (
             evaluating(config, target, folder.path),
-            hosted(target, folder.path, budget, is_resumed=True) as hosts,
+            hosted(target, folder.path, most_points(config.settings, target, config.budget), is_resumed=True) as hosts,
         ):
             on_event = hosts.telling(on_event)
             observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
