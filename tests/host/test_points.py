@@ -110,7 +110,7 @@ def test_points_that_were_paid_for_are_not_paid_again(tmp_path):
     noted = Noted(tmp_path)
     first = BlackBox(noted, 2, store=tmp_path / "store")
     first.values(POINTS[:10])
-    with pytest.raises(RunFolderError, match="in use"):
+    with pytest.raises(RunFolderError, match=r"in use by another target of this program.*target\.close"):
         BlackBox(noted, 2, store=tmp_path / "store").values(POINTS)
     first.close()
     again = BlackBox(noted, 2, store=str(tmp_path / "store"))

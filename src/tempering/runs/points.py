@@ -31,6 +31,8 @@ _HEADER = 512
 _SYNC = 1.0
 OUTCOMES = ("answered", "raised", "timeout", "nan", "died")
 KINDS = ("value", "gradient", "both")
+_OPEN: set[Path] = set()
+"""Stores that this process has opened; the lock decides, this tells who holds it."""
 
 
 def _record(dim: int, has_gradient: bool) -> np.dtype:
@@ -147,12 +149,21 @@ class PointStore:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunFolderError(f"cannot make {self.folder}: {error.strerror}; choose another `store=`") from error
-        self._lock = locked(self.folder / ".points.lock", f"the store of points in {self.folder}")
+        try:
+            self._lock = locked(self.folder / ".points.lock", f"the store of points in {self.folder}")
+        except RunFolderError as error:
+            if self.place.resolve() not in _OPEN:
+                raise
+            raise RunFolderError(
+                f"the store of points in {self.folder} is in use by another target of this program; close that one by "
+                "`target.close()`, or choose another folder"
+            ) from error
         try:
             self._open({"format": _FORMAT, "dim": dim, "density": density, "has_gradient": has_gradient})
         except BaseException:
             self._lock.release()
             raise
+        _OPEN.add(self.place.resolve())
 
     def _open(self, head: dict[str, Any]) -> None:
         # A header that is shorter than it should be was cut by a kill: nothing can follow it.
@@ -272,6 +283,7 @@ class PointStore:
         finally:
             self._file.close()
             self._old = np.zeros(0, self.kind)
+            _OPEN.discard(self.place.resolve())
             self._lock.release()
 
 
