@@ -247,13 +247,17 @@ class _Round:
                 continue
             for part, answer in _parts(piece, returned.reply.answers or ()):
                 self._judge(part, answer, returned.reply.worker, is_late)
-        # Second tries are not needed where the first one came late, but in time.
+            if is_late:
+                self._drop_second_tries()
+        self._start_clocks()
+
+    def _drop_second_tries(self) -> None:
+        """They are not needed where the first try came late, but before them."""
         self.again = deque(piece for piece in self.again if not np.all(self.done[piece.rows]))
         for key in [key for key, piece in self.flying.items() if np.all(self.done[piece.rows])]:
             piece = self.flying.pop(key)
             if not self.engine.abandon(key):
                 self.late[key] = piece
-        self._start_clocks()
 
     def _lost(self, piece: _Piece, returned: Returned) -> None:
         if returned.is_common:
