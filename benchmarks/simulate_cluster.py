@@ -6,7 +6,9 @@
 The parent hands out one point after another, each in the measured time of a trip (`bench_pool.py`), and an answer
 reaches it after the latency of the network. A worker has two tasks, as in `host.engines`, so that the latency is hidden
 while there are points to hand out. Some points take ten times as long. A batch is one visit of a compiled program: the
-next begins when all of it is back. All of that is what the code does; what is assumed is in the arguments.
+next begins when all of it is back. All of that is what the code does; what is assumed is in the arguments. One thing
+more is simulated that the code does not do: chains that run five steps ahead of each other, as many as lie between two
+swaps.
 """
 
 import heapq
@@ -17,6 +19,8 @@ import numpy as np
 
 WORKERS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 BATCHES = (100, 1000, 10_000)
+_AHEAD = 5
+"""Steps between two swaps (`Exploration.swap_interval`)."""
 CASES = {
     "30 s, one in 50 ten times as slow": (30.0, 0.02),
     "30 s, none slow": (30.0, 0.0),
@@ -48,6 +52,34 @@ def batch_seconds(times: np.ndarray, num_workers: int, trip: float, latency: flo
     return max(end, parent)
 
 
+def seconds_ahead(times: np.ndarray, num_workers: int, trip: float, latency: float) -> float:
+    """Wall time where every chain takes its own steps one after another, and waits for no other chain.
+
+    Args:
+        times: seconds of every step of every chain, (chain, step).
+    """
+    free = [0.0] * num_workers
+    ready = [(0.0, chain, 0) for chain in range(len(times))]  # when the parent knows the chain's next point
+    parent, end = 0.0, 0.0
+    while ready:
+        known, chain, step = heapq.heappop(ready)
+        parent = max(parent, known) + trip
+        finish = max(heapq.heappop(free), parent + latency) + times[chain, step]
+        heapq.heappush(free, finish)
+        end = max(end, finish + latency)
+        if step + 1 < times.shape[1]:
+            heapq.heappush(ready, (finish + latency, chain, step + 1))
+    return max(end, parent)
+
+
+def simulate_ahead(batch: int, num_workers: int, seconds: float, rate: float, trip: float, latency: float) -> dict:
+    """As `simulate`, with chains that run up to `_AHEAD` steps ahead of each other."""
+    draw = np.random.default_rng([batch, num_workers])
+    times = np.where(draw.random((4, batch, _AHEAD)) < rate, 10.0, 1.0) * seconds
+    wall = sum(seconds_ahead(each, num_workers, trip, latency) for each in times)
+    return {"per_hour": 3600.0 * times.size / wall, "idle": 1.0 - float(times.sum()) / (wall * num_workers)}
+
+
 def simulate(batch: int, num_workers: int, seconds: float, rate: float, trip: float, latency: float, num: int) -> dict:
     """Points per hour and the idle share of workers, over `num` batches."""
     draw = np.random.default_rng([batch, num_workers])
@@ -76,6 +108,10 @@ def main() -> None:
             num = 2 if given.quick or batch == 10_000 else 20
             rows = {workers: simulate(batch, workers, seconds, rate, trip, given.latency, num) for workers in WORKERS}
             found[f"{case}, batches of {batch:,}"] = rows
+            if batch == 1000:
+                found[f"{case}, {batch:,} chains five steps ahead"] = {
+                    workers: simulate_ahead(batch, workers, seconds, rate, trip, given.latency) for workers in WORKERS
+                }
             print(f"{case}, batches of {batch:,}")
             for workers, row in rows.items():
                 print(f"  {workers:>6,} workers: {row['per_hour']:>12,.0f} points an hour, idle {row['idle']:.2f}")

@@ -19,7 +19,7 @@ from tempering.devices import check_devices, use
 from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
-from tempering.methods.budget import check_budget, default_budget
+from tempering.methods.budget import check_budget, default_budget, most_points
 from tempering.methods.hours import within_hours
 from tempering.methods.own_folder import own_folder
 from tempering.methods.pilot import suited
@@ -49,7 +49,7 @@ from tempering.settings import (
     resolved,
 )
 from tempering.targets import Target
-from tempering.targets.cost import is_black_box, points_per_gradient
+from tempering.targets.cost import is_black_box
 from tempering.targets.posterior import in_coordinates
 from tempering.types import OnEvent
 
@@ -209,7 +209,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
         points = store.path if isinstance(store, RunFolder) else None
         shown = progress and is_first()
         with (
-            hosted(target, points, budget or default_budget(target.dim) * points_per_gradient(target)) as hosts,
+            hosted(target, points, most_points(changed, target, budget), is_resumed=points is not None) as hosts,
             followed(shown, callback, store, expected_seconds(kind), hosts) as (on_event, watch),
             collected_seldom(),
             reporting(target),

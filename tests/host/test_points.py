@@ -9,6 +9,8 @@ import pytest
 import tempering as tp
 from support.host_functions import BAD, POINTS, Noted, density
 from tempering.adapters.black_box import BlackBox, Faults
+from tempering.adapters.callback import from_callable
+from tempering.adapters.hosting import hosted
 from tempering.cli import main
 from tempering.errors import RunFolderError, SettingsError
 from tempering.runs.point_tables import point_lines, write_points
@@ -108,7 +110,7 @@ def test_points_that_were_paid_for_are_not_paid_again(tmp_path):
     noted = Noted(tmp_path)
     first = BlackBox(noted, 2, store=tmp_path / "store")
     first.values(POINTS[:10])
-    with pytest.raises(RunFolderError, match="in use"):
+    with pytest.raises(RunFolderError, match=r"in use by another target of this program.*target\.close"):
         BlackBox(noted, 2, store=tmp_path / "store").values(POINTS)
     first.close()
     again = BlackBox(noted, 2, store=str(tmp_path / "store"))
@@ -156,6 +158,81 @@ def test_a_rejected_point_stays_rejected(tmp_path):
         assert np.isneginf(box.values(POINTS)[BAD])
         box.close()
     assert len(noted.calls()) == len(POINTS) + 1, "two tries, and none in the second run"
+
+
+def test_a_run_that_stops_at_failures_tries_rejected_points_anew(tmp_path):
+    noted = Noted(tmp_path, "raises", once=False)
+    first = BlackBox(noted, 2, faults=Faults("reject"), store=tmp_path / "store")
+    first.values(POINTS)
+    first.close()
+    box = BlackBox(noted, 2, store=tmp_path / "store")
+    with pytest.raises(LookupError):
+        box.values(POINTS)
+    box.close()
+
+
+def test_a_run_that_rejects_failures_does_not_take_nan_for_an_answer(tmp_path):
+    noted = Noted(tmp_path, "nan", once=False)
+    for on_failure, num_paid in (("stop", 24), ("stop", 0), ("reject", 2), ("reject", 0)):
+        before = len(noted.calls())
+        box = BlackBox(noted, 2, faults=Faults(on_failure), store=tmp_path / "store")
+        value = box.values(POINTS)[BAD]
+        assert np.isnan(value) if on_failure == "stop" else np.isneginf(value)
+        assert len(noted.calls()) - before == num_paid
+        box.close()
+
+
+def rejecting(tmp_path):
+    return from_callable(Noted(tmp_path, "raises", once=False), 2, on_failure="reject", store=tmp_path / "store")
+
+
+def test_failures_of_earlier_processes_stay_in_the_account(tmp_path):
+    with rejecting(tmp_path) as target, hosted(target, None) as hosts:
+        target.box.values(POINTS)
+        assert hosts.use().failed == {"raised": 1}
+    with rejecting(tmp_path) as target:
+        with hosted(target, tmp_path, is_resumed=True) as hosts:  # a level that is finished is not asked for again
+            target.box.values(POINTS[BAD + 1 :])
+            resumed = hosts.use()
+            assert resumed.failed == {"raised": 1} and resumed.points == 0
+            target.box.values(POINTS)
+            assert hosts.use().failed == {"raised": 1}, "asked for again, and still one"
+        with hosted(target, None) as hosts:
+            target.box.values(POINTS)
+            again = hosts.use()
+            assert again.failed == {"raised": 1} and again.replayed == len(POINTS), "of this run alone"
+            assert hosts.joined(resumed).failed == {"raised": 2} and hosts.joined(None) == again
+
+
+@pytest.mark.parametrize("kind", ["cut", "flipped"])
+def test_whatever_a_crash_leaves_no_wrong_value_is_found(kind, tmp_path):
+    place = filled(tmp_path, num=20) / FILE
+    whole, draw = place.read_bytes(), np.random.default_rng(0)
+    refused = found = 0
+    for where in draw.integers(0, len(whole), 60):
+        damaged = bytearray(whole if kind == "flipped" else whole[:where])
+        if kind == "flipped":
+            damaged[where] ^= int(draw.integers(1, 256))
+        place.write_bytes(damaged)
+        try:
+            store = PointStore(tmp_path, 2, "a density", False)
+        except RunFolderError:
+            refused += 1
+            continue
+        values = [store.find("value", x) for x in POINTS[:20]]
+        assert all(value is None or value == (density(x), None) for x, value in zip(POINTS, values, strict=False))
+        lost = sum(value is None for value in values)
+        assert lost <= 1 if kind == "flipped" else lost == 20 - max(0, where - 512) // 88
+        found += 20 - lost
+        store.close()
+    assert found > 300 and (refused > 0) == (kind == "flipped"), "a header that is damaged is refused, one cut is not"
+
+
+def test_a_short_file_of_somebody_else_is_not_written_over(tmp_path):
+    (tmp_path / FILE).write_bytes(b"my own points\n")
+    with pytest.raises(RunFolderError, match="no store of points"):
+        PointStore(tmp_path, 2, "a density", False)
+    assert (tmp_path / FILE).read_bytes() == b"my own points\n"
 
 
 def test_quick_points_of_this_process_are_kept_only_where_it_was_asked_for(tmp_path):

@@ -19,6 +19,7 @@ from support.unchecked import unchecked
 from tempering.adapters import from_callable
 from tempering.adapters.hosting import hosted
 from tempering.errors import BudgetError
+from tempering.methods.budget import most_points
 from tempering.runs.points import read_points
 from tempering.settings import Exploration, Ladder
 from tempering.types import Event
@@ -67,6 +68,26 @@ def test_a_word_about_workers_comes_with_events_and_while_they_are_busy(tmp_path
     assert told[-1].note.startswith("400 points"), "a resumed run has spent more than this process was asked for"
     least = 400 * 0.02 / 2  # a busy machine takes longer
     assert told[-1].seconds_left and told[-1].seconds_left > 0.9 * least
+
+
+def test_a_forecast_needs_no_point_where_the_store_knows_how_long_one_takes(tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        for told in ([], [1]):
+            events = []
+            target = from_callable(Noted(tmp_path, seconds=0.02), 2, pool=pool, store=tmp_path / "store")
+            with hosted(target, None, budget=1000) as hosts:
+                hosts.telling(events.append)
+                assert len(events) == len(told)
+                target.box.values(np.zeros((4, 2)) + len(told))
+            target.close()
+    assert re.fullmatch(r"1,000 points on 2 workers at \d\S* ms: \d+\.\d s", events[0].note)
+
+
+def test_the_plan_that_is_forecast_is_that_of_the_settings():
+    target = from_callable(slow_density, 2)
+    plan = most_points(SETTINGS, target, None)
+    assert plan == most_points(SETTINGS, target, 10**6) < 2_000 and most_points(SETTINGS, target, 50) == 50
+    assert most_points(tp.PTSDSettings(), target, None) == 70_000 and most_points(tp.PTSDSettings(), target, 9) == 9
 
 
 def slow_density(x):

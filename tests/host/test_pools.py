@@ -17,7 +17,6 @@ from support.unchecked import unchecked
 from tempering.adapters.black_box import BlackBox, Faults
 from tempering.adapters.callback import from_callable
 from tempering.errors import DensityError, SettingsError
-from tempering.host.use import HostUse, forecast_words
 
 SPAWN = multiprocessing.get_context("spawn")
 RIGHT = np.asarray([density(x) for x in POINTS], np.float32)
@@ -219,6 +218,16 @@ def test_a_late_worker_of_a_pool_of_ones_own_stays_busy_and_its_point_is_given_u
     assert box.use.retried == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dask", "loky", "multiprocessing.Pool", "ProcessPoolExecutor"])
+def test_a_second_try_is_evaluated_by_pools_of_others_too(name, engines, tmp_path):
+    noted = Noted(tmp_path, "raises")
+    box = BlackBox(noted, 2, pool=engines.make(name), faults=Faults("reject"), chunk_size=1)
+    np.testing.assert_array_equal(box.values(POINTS), RIGHT)
+    assert box.use.retried == 1 and not box.use.failed and len(noted.calls()) == len(POINTS) + 1
+    box.close()
+
+
 def test_without_a_pool_a_rejected_point_costs_its_neighbours_nothing(tmp_path):
     noted = Noted(tmp_path, "raises", once=False)
     values = BlackBox(noted, 2, faults=Faults("reject")).values(POINTS)
@@ -359,20 +368,6 @@ def test_a_pool_whose_workers_keep_silent_is_told_about_and_waited_for(kind, mon
         getattr(pool, kind)(time.sleep, (0.4) if kind == "submit" else (0.4,))
         np.testing.assert_array_equal(BlackBox(density, 2, pool=pool).values(POINTS), RIGHT)
     assert "no worker of the pool has answered for 0.05 s" in caplog.text and "cannot import tempering" in caplog.text
-
-
-def test_a_forecast_is_said_as_people_say_it():
-    assert forecast_words(20_000, 8, 30.0) == "20,000 points on 8 workers at 30.0 s: 20 h 50 min"
-    assert forecast_words(10, 1, 0.02) == "10 points on 1 worker at 20 ms: 0.2 s"
-    use = HostUse(points=10, busy=5.0, available=10.0, workers=2)
-    assert HostUse.from_dict(use.as_dict()) == use and use.utilisation == 0.5 and use.seconds_per_point == 0.5
-
-
-def test_batches_that_are_small_for_the_workers_are_told_with_what_to_do():
-    few = HostUse(points=320, batches=10, busy=10.0, available=40.0, workers=64)
-    assert "a batch had 32 points for 64 workers" in few.lines()[1] and "'initial.num_chains': 256" in few.lines()[1]
-    for other in ({"busy": 39.0}, {"points": 32_000}, {"workers": 1}, {"batches": 0}):
-        assert not HostUse(**{**vars(few), **other}).is_short_of_points
 
 
 def test_workers_import_no_jax(tmp_path):

@@ -7,6 +7,7 @@ that a store of points has are not asked for again.
 
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from tempering.host.dealing import Arrival, Dealer
 from tempering.host.engines import Here, engine_of
 from tempering.host.use import HostUse
 from tempering.host.work import Answer, Shipped
-from tempering.runs.points import PointStore
+from tempering.runs.points import OUTCOMES, PointStore
 
 __all__ = ["BlackBox", "Faults"]
 
@@ -71,6 +72,7 @@ class BlackBox:
             self.engine.halts = is_plain
         chunk_size = chunk_size or ((1 << 62 if is_here else _CHUNK) if batched else None)
         self.use = HostUse()
+        self.replayed_failures: Counter = Counter()
         self._dealer = Dealer(
             self.engine,
             self.use,
@@ -170,15 +172,16 @@ class BlackBox:
         """Fill in what the store has; the numbers of the rows that it has not."""
         if self.store is None or not self.store.num_before:
             return np.arange(len(rows))
-        missing = []
+        missing, rejects = [], self.faults.on_failure == "reject"
         for number, row in enumerate(rows):
-            found = self.store.find(_kind(kinds), row)
+            found = self.store.record(_kind(kinds), row, rejects=rejects)
             if found is None:
                 missing.append(number)
                 continue
-            for kind, part in zip(("value", "gradient"), found, strict=True):
-                if kind in arrays:
-                    arrays[kind][number] = part
+            for kind in kinds:
+                arrays[kind][number] = found[kind]
+            if found["outcome"]:
+                self.replayed_failures[OUTCOMES[found["outcome"]]] += 1
         self.use.replayed += len(rows) - len(missing)
         return np.asarray(missing, int)
 
@@ -203,10 +206,11 @@ class BlackBox:
         if self.store is None or not (self._keeps_all or each >= _WORTH_KEEPING):
             return
         values, gradients = (arrays[kind][numbers] if kind in arrays else None for kind in ("value", "gradient"))
+        is_rejected = outcome != "answered" and self.faults.on_failure == "reject"
         self.store.add(
             _kind(kinds),
             asked[numbers],
-            np.nan if values is None else values,
+            (-np.inf if is_rejected else np.nan) if values is None else values,
             gradients,
             seconds=each,
             worker=arrival.worker,

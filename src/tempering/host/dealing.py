@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tempering.errors import DensityError
+from tempering.errors import DensityError, SettingsError
 from tempering.host.engines import Engine, Here
 from tempering.host.processes import Returned
 from tempering.host.use import HostUse, Timer
@@ -86,6 +86,7 @@ class Dealer:
         self.on_tick: Callable[[], None] | None = None
         self._typical: float | None = None
         self._next_key = 0
+        self._given_up: set[int] = set()
 
     def deal(self, which: int, rows: np.ndarray, numbers: np.ndarray, on_arrival: Callable[[Arrival], None]) -> None:
         """Evaluate function `which` at rows[numbers]; every arrival is handed on once, failed ones too.
@@ -93,6 +94,11 @@ class Dealer:
         Raises:
             Exception: what `on_arrival` raises; what is in flight then arrives first where `drains` says so.
         """
+        if self.timeout is not None and not self.engine.keeps_time:
+            raise SettingsError(
+                "timeout needs a pool that hands back each point when it is done; one with .map alone hands back "
+                "all at the end: give pool=8, an executor, or no timeout"
+            )
         self.use.batches += len(numbers) > 0
         round_ = _Round(self, which, rows, numbers, on_arrival)
         try:
@@ -100,6 +106,13 @@ class Dealer:
         except BaseException:
             round_.leave()
             raise
+        finally:
+            self._given_up |= round_.flying.keys() | round_.late.keys()
+
+    def num_given_up(self) -> int:
+        """Tasks of earlier batches that workers of a pool of others are still busy with: nobody waits for them."""
+        self._given_up = {key for key in self._given_up if self.engine.holds(key)}
+        return len(self._given_up)
 
     def size_of_piece(self, num_left: int) -> int:
         """Points of the next piece of a function of one point."""
@@ -137,6 +150,7 @@ class _Round:
         self.late: dict[int, _Piece] = {}
         self.done = np.ones(len(rows), bool)
         self.done[numbers] = False
+        self.stuck_since: float | None = None
 
     def run(self) -> None:
         self._hand_out()
@@ -181,13 +195,8 @@ class _Round:
         while len(self.left) or self.again:
             if any(piece.breaks > 1 for piece in self.flying.values()):
                 return  # it is tried alone
-            if self.engine.room(len(self.flying) + len(self.late)) <= 0:
-                if len(self.late) >= self.engine.num_workers and not self.flying:
-                    raise DensityError(
-                        f"all {len(self.late)} workers are busy with points that take longer than timeout = "
-                        f"{self.dealer.timeout:g} s, and a pool of your own cannot be made to end them; give pool=8, "
-                        "which can, or a longer timeout"
-                    )
+            num_late = self._num_late()
+            if num_late >= self.engine.num_workers or self.engine.room(len(self.flying) + num_late) <= 0:
                 break
             piece = self._next()
             if piece is None:
@@ -199,6 +208,10 @@ class _Round:
             if piece.breaks > 1:
                 break
         self._start_clocks()
+
+    def _num_late(self) -> int:
+        """Workers of a pool of others that are busy with points that were given up, of this batch or of others."""
+        return len(self.late) + self.dealer.num_given_up()
 
     def _next(self) -> _Piece | None:
         if self.again:
@@ -213,21 +226,38 @@ class _Round:
 
     def _start_clocks(self) -> None:
         """A task that waits in the queue of a pool has not begun: as many have as there are workers."""
-        free = self.engine.num_workers - len(self.late)
-        for piece in list(self.flying.values())[: max(0, free)]:
+        if self.dealer.timeout is None:
+            return
+        pieces, free = list(self.flying.values()), max(0, self.engine.num_ready - self._num_late())
+        if sum(piece.begun is not None for piece in pieces) > free:
+            # The pool has shrunk. It begins anew what went down with a worker, and nobody knows what that was.
+            for piece in pieces:
+                piece.begun = None
+        for piece in pieces[:free]:
             piece.begun = time.monotonic() if piece.begun is None else piece.begun
 
     def _take(self, all_returned: list[Returned]) -> None:
         for returned in all_returned:
-            piece = self.flying.pop(returned.key, None) or self.late.pop(returned.key, None)
-            if piece is None:
+            is_late = returned.key in self.late
+            piece = (self.late if is_late else self.flying).pop(returned.key, None)
+            if piece is None or (is_late and returned.reply is None):
                 continue
             if returned.reply is None:
                 self._lost(piece, returned)
                 continue
             for part, answer in _parts(piece, returned.reply.answers or ()):
-                self._judge(part, answer, returned.reply.worker)
+                self._judge(part, answer, returned.reply.worker, is_late)
+            if is_late:
+                self._drop_second_tries()
         self._start_clocks()
+
+    def _drop_second_tries(self) -> None:
+        """They are not needed where the first try came late, but before them."""
+        self.again = deque(piece for piece in self.again if not np.all(self.done[piece.rows]))
+        for key in [key for key, piece in self.flying.items() if np.all(self.done[piece.rows])]:
+            piece = self.flying.pop(key)
+            if not self.engine.abandon(key):
+                self.late[key] = piece
 
     def _lost(self, piece: _Piece, returned: Returned) -> None:
         if returned.is_common:
@@ -240,11 +270,15 @@ class _Round:
             piece, "died", RuntimeError(returned.lost or "the worker ended"), Answer(len(piece.rows), None, 0.0)
         )
 
-    def _judge(self, piece: _Piece, answer: Answer, worker: str) -> None:
-        if np.all(self.done[piece.rows]):
-            return  # a late answer, after the second try
-        self.dealer.note(answer)
+    def _judge(self, piece: _Piece, answer: Answer, worker: str, is_late: bool = False) -> None:
         bad = None if answer.error is not None else self.dealer.bad_rows(answer)
+        if is_late:  # what is good and came before the second try is taken
+            news = ~self.done[piece.rows] & (np.ones(len(piece.rows), bool) if bad is None else ~bad)
+            if answer.error is not None or not news.any():
+                return
+            piece, bad = _Piece(piece.rows[news], piece.tries), None
+            answer = answer if news.all() else _masked(answer, news)
+        self.dealer.note(answer)
         if answer.error is not None:
             self._failed(piece, "raised", told(answer.error), answer, worker)
         elif bad is None:
@@ -274,6 +308,7 @@ class _Round:
         if timeout is None:
             return
         now = time.monotonic()
+        self._see_to_the_stuck(now, timeout)
         for key, piece in list(self.flying.items()):
             if piece.begun is None or now - piece.begun < timeout * len(piece.rows):
                 continue
@@ -287,6 +322,17 @@ class _Round:
                 "on_failure='reject' to count such points as outside the support, or mend the function"
             )
             self._failed(again, "timeout", error, Answer(len(piece.rows), None, now - piece.begun))
+
+    def _see_to_the_stuck(self, now: float, timeout: float) -> None:
+        num_late = self._num_late()
+        is_stuck = num_late >= self.engine.num_workers > 0 and (len(self.left) or self.again or self.flying)
+        self.stuck_since = (self.stuck_since or now) if is_stuck else None
+        if self.stuck_since is not None and now - self.stuck_since > timeout * (self.dealer.chunk_size or 1):
+            raise DensityError(
+                f"all {self.engine.num_workers} workers are busy with points that take longer than timeout = "
+                f"{timeout:g} s, and a pool of your own cannot be made to end them; give pool=8, which can, or a "
+                "longer timeout"
+            )
 
 
 def _parts(piece: _Piece, answers: tuple[Answer, ...]) -> Iterator[tuple[_Piece, Answer]]:

@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.host.foreign import ALLOWED, kind_of
+from tempering.host.foreign import kind_of
+from tempering.host.pools import ALLOWED
 from tempering.host.processes import Processes, Returned
 from tempering.host.work import Shipped, evaluate
 
@@ -19,6 +20,11 @@ __all__ = ["Engine", "Here", "engine_of"]
 @runtime_checkable
 class Engine(Protocol):
     """What `dealing` asks of a pool."""
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether a point can be found to take too long."""
+        ...
 
     @property
     def num_workers(self) -> int:
@@ -48,6 +54,10 @@ class Engine(Protocol):
         """Give up on a task; whether its worker is free again."""
         ...
 
+    def holds(self, key: int) -> bool:
+        """Whether a task that was given up may still keep a worker busy."""
+        ...
+
     def close(self, at_once: bool = False) -> None:
         """End what was started here."""
 
@@ -56,6 +66,7 @@ class Here:
     """No pool: points are evaluated in this process when they are waited for."""
 
     num_workers = num_ready = 1
+    keeps_time = False
 
     def __init__(self, shipped: Shipped):
         self.shipped, self.halts = shipped, True
@@ -84,6 +95,10 @@ class Here:
 
     def abandon(self, key: int) -> bool:
         """Never asked for: there is no time limit without a pool."""
+        return False
+
+    def holds(self, key: int) -> bool:
+        """Nothing runs while nobody waits."""
         return False
 
     def close(self, at_once: bool = False) -> None:

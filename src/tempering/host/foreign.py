@@ -5,31 +5,28 @@ The user's own library sends functions and points its own way; here is what they
 
 import logging
 import multiprocessing
-import os
 import queue
 import time
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, wait
+from concurrent.futures import BrokenExecutor, CancelledError, wait
 from typing import Any
 
 import numpy as np
 
-from tempering.errors import SettingsError, first_line
+from tempering.errors import SettingsError
+from tempering.host.pools import ALLOWED, NOT_FOUND, end_of, is_closed, size_of, unfit, words_of
 from tempering.host.processes import Returned
 from tempering.host.work import Reply, Shipped, evaluate
 
-__all__ = ["ALLOWED", "Foreign", "kind_of"]
+__all__ = ["Foreign", "kind_of"]
 
-ALLOWED = (
-    "a number of processes; an executor such as concurrent.futures.ProcessPoolExecutor, "
-    "mpi4py.futures.MPIPoolExecutor or Dask's client.get_executor(); an object with .map such as multiprocessing.Pool; "
-    "or a function without arguments that makes one of these"
-)
 _GLANCE = 1.0
 """Seconds between two looks at how many workers a pool has, and at whether some have ended."""
 _SILENCE = 60.0
 """Seconds without a word of any worker after which that is said, and again."""
 _LOGGER = logging.getLogger("tempering")
+_MOST_STILLBORN = 3
+"""Pools in a row that may break before they have begun."""
 _POLL = 0.2
 """Seconds between two looks at futures that cannot call back."""
 
@@ -41,25 +38,31 @@ class Foreign:
     the pool grew or replaced one, says so and gets its task again with them.
     """
 
+    keeps_time = True
+    """Whether something comes back before all is done, so that a point can be too late."""
+
     def __init__(self, pool: Any, shipped: Shipped, make: Callable[[], Any] | None):
         self.pool, self.shipped, self._make = pool, shipped, make
-        self._num_shipped, self._size, self._looked = 0, 1, -float("inf")
+        self._num_shipped, self._num_mapped, self._size, self._looked = 0, 0, 1, -float("inf")
         self._tasks: dict[int, tuple[int, np.ndarray]] = {}
+        self._given_to: dict[int, Any] = {}
+        self._trouble: Exception | None = None
+        self._num_stillborn = 0
         self._back: queue.SimpleQueue = queue.SimpleQueue()
         self._probe: Any = None
 
     @property
     def num_workers(self) -> int:
-        """As the pool says; it may grow and shrink."""
-        now = time.monotonic()
-        if now - self._looked > _GLANCE:
-            self._looked, self._size = now, max(1, _size_of(self._pool()))
-        return self._size
+        """As the pool says, which may grow and shrink; one where it has none at the moment."""
+        return max(1, self.num_ready)
 
     @property
     def num_ready(self) -> int:
-        """The same: a pool of others says no more."""
-        return self.num_workers
+        """The same, and none where a cluster waits for its first worker, or for others."""
+        now = time.monotonic()
+        if now - self._looked > _GLANCE:
+            self._looked, self._size = now, size_of(self._pool())
+        return self._size
 
     def check(self) -> None:
         """Send the functions ahead: a pool that is closed is refused now, one that lacks something when it is used."""
@@ -100,13 +103,19 @@ class Foreign:
         """A pool of others cannot be told to end a worker; a late answer is still taken."""
         return False
 
+    def holds(self, key: int) -> bool:
+        """Until it is back."""
+        return key in self._tasks
+
     def close(self, at_once: bool = False) -> None:
         """The pool is the user's; one that was made here is ended."""
         if self._make is not None and self.pool is not None:
             pool, self.pool, self._probe = self.pool, None, None
-            _end(pool)
+            end_of(pool)
 
     def _pool(self) -> Any:
+        if self._trouble is not None:
+            raise self._trouble
         if self.pool is None:
             assert self._make is not None
             self.pool = self._make()
@@ -116,71 +125,86 @@ class Foreign:
 
     def _returned(self, key: int, reply: Reply | None, error: BaseException | None) -> Returned:
         del self._tasks[key]
+        pool = self._given_to.pop(key, None)
         if reply is not None:
             return Returned(key, reply)
         assert error is not None
         if isinstance(error, BrokenExecutor):
-            self._broken(error)
-            return Returned(key, lost=f"the pool broke ({_words(error)})", is_common=True)
-        return Returned(key, lost=f"the pool lost the task: {type(error).__name__}: {_words(error)}")
+            if pool is self.pool:  # else another has taken its place already
+                self._broken(error)
+            return Returned(key, lost=f"the pool broke ({words_of(error)})", is_common=True)
+        return Returned(key, lost=f"the pool lost the task: {type(error).__name__}: {words_of(error)}")
 
-    def _broken(self, error: BaseException) -> None:
-        """A broken pool takes no more tasks: make another, where that is known how."""
-        if self._make is None:
-            raise RuntimeError(
-                f"the pool broke, because a worker ended ({_words(error)}), and a pool that broke "
+    def _broken(self, error: BaseException, at_start: bool = False) -> None:
+        """A broken pool takes no more tasks: make another, where that is known how; else say so when it is needed."""
+        if at_start and (self._make is None or self._num_stillborn >= _MOST_STILLBORN):
+            self._trouble = RuntimeError(
+                f"the pool broke before it evaluated a point ({words_of(error)}); {NOT_FOUND}; see what its workers "
+                "wrote"
+            )
+            self._trouble.__cause__ = error
+        elif self._make is None:
+            self._trouble = RuntimeError(
+                f"the pool broke, because a worker ended ({words_of(error)}), and a pool that broke "
                 "takes no more points; give pool=8, whose workers are replaced, or a function that makes the pool, "
                 "such as pool=lambda: ProcessPoolExecutor(8); with `out=` or `store=` nothing that was paid is lost"
-            ) from error
-        self.pool, self._probe = None, None
+            )
+            self._trouble.__cause__ = error
+        else:
+            self.pool, self._probe = None, None
 
     def _greet(self) -> None:
         try:
             self._probe = self._asked(-1, self.shipped, 0, np.zeros((0, 1)))
         except BrokenExecutor as error:
             self._broken(error)
+            self._pool()
         except Exception as error:
-            if not _is_closed(error):
-                raise _unfit(error) from error
+            if not is_closed(error):
+                raise unfit(error) from error
             raise SettingsError(
-                f"the pool takes no work ({_words(error)}): it is closed, or was not started; give one that is "
+                f"the pool takes no work ({words_of(error)}): it is closed, or was not started; give one that is "
                 "open, such as inside its `with` block"
             ) from error
 
     def _welcome(self) -> None:
         """Wait for the first word of a worker, once: all that can be wrong with a pool shows before a point is paid."""
-        if self._probe is None:
-            self._pool()
-            self._greet()
-        if self._probe is not None and self._probe is not True:
-            probe, self._probe = self._probe, True
+        self._pool()
+        while self._probe is not True:
+            if self._probe is None:
+                self._greet()
+                continue
             try:
-                while not self._is_there(probe):
+                while not self._is_there(self._probe):
                     _LOGGER.warning(
                         "no worker of the pool has answered for %g s: they wait in a queue, have not started or cannot "
-                        "import tempering (see their own logs)",
+                        "import tempering or the function (see their own logs)",
                         _SILENCE,
                     )
+                self._probe, self._num_stillborn = True, 0
             except BrokenExecutor as error:
-                self._broken(error)
+                self._num_stillborn += 1
+                self._broken(error, at_start=True)
+                self._pool()
             except CancelledError as error:
                 raise SettingsError(
                     "the pool dropped its first task, because it was closed; close it after the fit"
                 ) from error
             except BaseException as error:
-                raise _unfit(error) from error
+                raise unfit(error) from error
 
     def _send(self, key: int, *, with_functions: bool) -> None:
         which, rows = self._tasks[key]
         try:
+            self._given_to[key] = self._pool()
             self._asked(key, self.shipped if with_functions else None, which, rows)
         except BrokenExecutor as error:
             self._back.put((key, None, error))
         except Exception as error:
-            if not _is_closed(error):
+            if error is self._trouble or not is_closed(error):
                 raise
             raise SettingsError(
-                f"the pool takes no more work ({_words(error)}): it was closed while a fit used it; close it after"
+                f"the pool takes no more work ({words_of(error)}): it was closed while a fit used it; close it after"
             ) from error
 
     def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
@@ -192,26 +216,34 @@ class Foreign:
 
 
 class _Futures(Foreign):
-    """Anything with `submit`: executors of the standard library, loky, mpi4py.futures, Dask, submitit."""
+    """Anything with `submit`: executors of the standard library, loky, mpi4py.futures, Dask, submitit.
+
+    Futures of submitit cannot call back: each is a job of the queue, in a process that has nothing from before.
+    """
 
     def __init__(self, *given: Any):
         super().__init__(*given)
         self._polled: dict[int, Any] = {}
+        self._is_job_each = False
 
     def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
-        future = self._pool().submit(evaluate, self.shipped.token, shipped, which, rows)
+        if self._is_job_each:
+            shipped = self.shipped
+        future = self._pool().submit(evaluate, self.shipped.token, shipped, which, rows, key)
+        self._is_job_each = not hasattr(future, "add_done_callback")
         if key >= 0:
-            if hasattr(future, "add_done_callback"):
-                future.add_done_callback(lambda done: self._back.put((key, *_outcome(done))))
-            else:
+            if self._is_job_each:
                 self._polled[key] = future
+            else:
+                future.add_done_callback(lambda done: self._back.put((key, *_outcome(done))))
         return future
 
     def _is_there(self, probe: Any) -> bool:
-        if not hasattr(probe, "add_done_callback"):
-            probe.result()
-            return True
-        if not probe.done():  # `wait` does not take a future that was cancelled at once for one that is done
+        if self._is_job_each:
+            end = time.monotonic() + _SILENCE
+            while not probe.done() and time.monotonic() < end:
+                time.sleep(_POLL)
+        elif not probe.done():  # `wait` does not take a future that was cancelled at once for one that is done
             wait([probe], _SILENCE)
         if probe.done():
             probe.result()
@@ -236,17 +268,15 @@ class _Async(Foreign):
 
     def __init__(self, *given: Any):
         super().__init__(*given)
-        self._given_to: dict[int, Any] = {}
         self._left: list[Any] = []
         self._children: dict[int, Any] = {}
         self._suspects: set[int] = set()
         self._num_lost = 0
 
     def _asked(self, key: int, shipped: Shipped | None, which: int, rows: np.ndarray) -> Any:
-        arguments = (self.shipped.token, shipped, which, rows)
+        arguments = (self.shipped.token, shipped, which, rows, key)
         if key < 0:
             return self._pool().apply_async(evaluate, arguments)
-        self._given_to[key] = self._pool()
         return self._pool().apply_async(
             evaluate,
             arguments,
@@ -261,9 +291,9 @@ class _Async(Foreign):
         return probe.ready()
 
     def _returned(self, key: int, reply: Reply | None, error: BaseException | None) -> Returned:
-        pool = self._given_to.pop(key, None)
         if reply is not None or "RayActorError" not in {kind.__name__ for kind in type(error).__mro__}:
             return super()._returned(key, reply, error)
+        pool = self._given_to.pop(key, None)
         del self._tasks[key]
         if pool is self.pool:  # else another has taken its place already
             assert error is not None
@@ -276,7 +306,7 @@ class _Async(Foreign):
         super().close(at_once)
         left, self._left = self._left, []
         for pool in left:
-            _end(pool)
+            end_of(pool)
 
     def collect(self, seconds: float | None) -> list[Returned]:
         """What has come back, and tasks that went down with a worker."""
@@ -300,6 +330,8 @@ class _Async(Foreign):
 class _Mapped(Foreign):
     """Anything with `map` alone: schwimmbad, pools of one's own. All tasks of a round are handed over together."""
 
+    keeps_time = False
+
     def room(self, num_flying: int) -> int:
         """As many as there are."""
         self._welcome()
@@ -314,28 +346,29 @@ class _Mapped(Foreign):
         return True
 
     def collect(self, seconds: float | None) -> list[Returned]:
-        """Have the pool carry out all that was handed over."""
+        """Have the pool carry out all that was handed over. Workers that lack the functions get their tasks again."""
         del seconds
-        tasks = [(key, (self.shipped.token, self.shipped, *task)) for key, task in self._tasks.items()]
-        try:
-            replies = list(self._pool().map(_evaluated, [task for _, task in tasks]))
-        except BaseException as error:
-            raise _unfit(error) from error
+        replies = self._mapped(list(self._tasks), self._num_mapped)
+        self._num_mapped += len(replies)
+        replies |= self._mapped([key for key, reply in replies.items() if reply.answers is None], 0, all_of_them=True)
         self._tasks.clear()
-        return [Returned(key, reply) for (key, _), reply in zip(tasks, replies, strict=True)]
+        self._given_to.clear()
+        return [Returned(key, reply) for key, reply in replies.items()]
+
+    def _mapped(self, keys: list[int], num_before: int, all_of_them: bool = False) -> dict[int, Reply]:
+        first = len(keys) if all_of_them else 2 * self.num_workers - num_before
+        token, whole = self.shipped.token, self.shipped
+        tasks = [(token, whole if i < first else None, *self._tasks[key], key) for i, key in enumerate(keys)]
+        if not tasks:
+            return {}
+        try:
+            return dict(zip(keys, self._pool().map(_evaluated, tasks), strict=True))
+        except BaseException as error:
+            raise unfit(error) from error
 
 
-def _evaluated(task: tuple[str, Shipped, int, np.ndarray]) -> Reply:
+def _evaluated(task: tuple[str, Shipped | None, int, np.ndarray, int]) -> Reply:
     return evaluate(*task)
-
-
-def _words(error: BaseException) -> str:
-    return first_line(error) if isinstance(error, Exception) else repr(error)
-
-
-def _is_closed(error: Exception) -> bool:
-    """Whether a pool refuses work because it is closed: every library has an exception of its own for it."""
-    return isinstance(error, RuntimeError | ValueError) or "Closed" in type(error).__name__
 
 
 def _outcome(future: Any) -> tuple[Reply | None, BaseException | None]:
@@ -347,43 +380,10 @@ def _outcome(future: Any) -> tuple[Reply | None, BaseException | None]:
         return None, error
 
 
-def _unfit(error: BaseException) -> Exception:
-    """Why a pool cannot evaluate the functions, in words."""
-    words, lacking = f"{type(error).__name__}: {_words(error)}", getattr(error, "name", None)
-    if isinstance(error, ImportError):
-        return SettingsError(
-            f"a worker of the pool cannot import {lacking or 'what it needs'} ({words}); install tempering, and what "
-            "the function imports, in the workers' environment, and put the function into a module that they can import"
-        )
-    if "pickle" in words.lower() or isinstance(error, AttributeError | TypeError):
-        return SettingsError(
-            f"the function cannot be sent to the pool's workers ({words}); put it at the top of a module that workers "
-            "can import, or take a pool that sends functions by value (Dask, loky)"
-        )
-    return error if isinstance(error, Exception) else RuntimeError(words)
-
-
-def _size_of(pool: Any) -> int:
-    """Workers of a pool, from whatever it says about itself."""
-    client = getattr(pool, "_client", None)
-    if client is not None and hasattr(client, "nthreads"):  # Dask
-        return sum(client.nthreads().values())
-    for name in ("num_workers", "_max_workers", "_processes", "size"):
-        number = getattr(pool, name, None)
-        if isinstance(number, int) and number > 0:
-            return number
-    return os.cpu_count() or 1
-
-
-def _end(pool: Any) -> None:
-    if isinstance(pool, Executor) or hasattr(pool, "shutdown"):
-        pool.shutdown(wait=False)
-    elif hasattr(pool, "terminate"):
-        pool.terminate()
-
-
 def kind_of(pool: Any) -> type[Foreign] | None:
-    """The engine for a pool; None for what is none, which may be a function that makes one."""
+    """The engine for a pool; None for what is none, which may be a function or a class that makes one."""
+    if isinstance(pool, type):
+        return None
     for name, kind in (("submit", _Futures), ("apply_async", _Async), ("map", _Mapped)):
         if callable(getattr(pool, name, None)):
             return kind

@@ -8,6 +8,7 @@ import atexit
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tempering.errors import DensityError
+from tempering.host.pools import NOT_FOUND
 from tempering.host.work import Answer, Reply, Shipped, evaluate, worker_name
 
 __all__ = ["Processes", "Returned", "require_sendable"]
@@ -54,13 +56,19 @@ def require_sendable(shipped: Shipped) -> None:
     """Refuse functions that cannot be sent to another process."""
     for function in shipped.functions:
         try:
-            ForkingPickler.dumps(function)
+            content = bytes(ForkingPickler.dumps(function))
         except Exception as error:
             raise DensityError(
                 f"{getattr(function, '__qualname__', type(function).__name__)} cannot be sent to another process "
                 f"({type(error).__name__}: {error}); with num_processes or pool it must be a function at the top of a "
-                "module, or an object of a class there; a lambda or a function inside another needs num_processes=0"
+                "module, or an object of a class there; a lambda or a function inside another needs num_processes=0, "
+                "or a pool that sends functions by value (Dask, loky)"
             ) from error
+        if b"__main__" in content and not hasattr(sys.modules["__main__"], "__file__"):
+            raise DensityError(
+                f"{getattr(function, '__qualname__', type(function).__name__)} cannot be found by another process: "
+                f"{NOT_FOUND}; or take a pool that sends functions by value (Dask, loky)"
+            )
 
 
 @dataclass(eq=False)
@@ -73,6 +81,7 @@ class Processes:
 
     shipped: Shipped
     num: int
+    keeps_time: bool = True
     _workers: list[_Worker] = field(default_factory=list)
     _num_stillborn: int = 0
 
@@ -131,6 +140,10 @@ class Processes:
                 self._workers.remove(worker)
         return True
 
+    def holds(self, key: int) -> bool:
+        """A worker that was given up has been ended."""
+        return False
+
     def close(self, at_once: bool = False) -> None:
         """End the processes; a later task starts new ones."""
         workers, self._workers = self._workers, []
@@ -174,8 +187,8 @@ class Processes:
             if self._num_stillborn >= _MOST_STILLBORN:
                 self._num_stillborn = 0
                 raise RuntimeError(
-                    f"a worker process ended with exit code {code} before it began; a script that uses num_processes "
-                    "or pool must do its work under `if __name__ == '__main__':`, as each worker imports it once more"
+                    f"a worker process ended with exit code {code} before it began; {NOT_FOUND}, "
+                    "as each worker imports it once more"
                 )
         lost = f"a worker process ended with exit code {code} before it answered"
         return [] if worker.key is None else [Returned(worker.key, lost=lost)]

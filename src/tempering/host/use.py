@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tempering.runs.words import duration_text
@@ -12,6 +12,7 @@ __all__ = ["FAULTS", "HostUse", "forecast_words"]
 FAULTS = ("raised", "timeout", "nan", "died")
 """How a point can fail: an exception, too long, NaN, or the end of its worker."""
 
+_COUNTS, _SECONDS = ("points", "replayed", "batches", "retried"), ("busy", "available", "waited")
 _BUSY, _ENOUGH = 0.8, 4.0
 """Utilisation below which, and points of a batch for each worker below which, a word is said: results/cluster.json."""
 
@@ -65,10 +66,27 @@ class HostUse:
         """Points that failed for good."""
         return sum(self.failed.values())
 
+    def copy(self) -> "HostUse":
+        """As it is now."""
+        return replace(self, failed=Counter(self.failed))
+
+    def plus(self, other: "HostUse | None") -> "HostUse":
+        """Both accounts as one."""
+        return self if other is None else self._joined(other, 1)
+
+    def since(self, before: "HostUse") -> "HostUse":
+        """What has come after an earlier state of the account."""
+        return self._joined(before, -1)
+
+    def _joined(self, other: "HostUse", sign: int) -> "HostUse":
+        numbers = {name: getattr(self, name) + sign * getattr(other, name) for name in (*_COUNTS, *_SECONDS)}
+        failed = self.failed + other.failed if sign > 0 else self.failed - other.failed
+        return HostUse(**numbers, failed=failed, workers=max(self.workers, other.workers))
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        numbers = {name: round(getattr(self, name), 3) for name in ("busy", "available", "waited")}
-        counts = {name: getattr(self, name) for name in ("points", "replayed", "batches", "retried", "workers")}
+        numbers = {name: round(getattr(self, name), 3) for name in _SECONDS}
+        counts = {name: getattr(self, name) for name in (*_COUNTS, "workers")}
         return {**counts, "failed": dict(self.failed), **numbers}
 
     @classmethod

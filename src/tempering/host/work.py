@@ -73,12 +73,20 @@ def worker_name() -> str:
 
 
 def evaluate(
-    token: str, shipped: Shipped | None, which: int, rows: np.ndarray, is_apart: bool = True, halts: bool = False
+    token: str,
+    shipped: Shipped | None,
+    which: int,
+    rows: np.ndarray,
+    key: int = 0,
+    *,
+    is_apart: bool = True,
+    halts: bool = False,
 ) -> Reply:
     """One task: function number `which` at every row, or once for all rows if it takes many.
 
     Args:
         shipped: the functions, where the worker may not hold them yet.
+        key: tells the task from others: Dask takes tasks with equal arguments for one, and would not try a point again.
         is_apart: whether another process waits for the reply; exceptions are then made fit for the journey.
         halts: whether to stop at the first point that raises.
     """

@@ -20,7 +20,7 @@ from tempering.lab.extrapolation import WAYS
 from tempering.lab.own_models import evaluating, placed, target_of
 from tempering.lab.reference import load_reference
 from tempering.methods import ptsd
-from tempering.methods.budget import check_budget, default_budget, forecast
+from tempering.methods.budget import check_budget, default_budget, forecast, most_points
 from tempering.methods.hours import within_hours
 from tempering.methods.improve import go_on
 from tempering.methods.registry import METHODS
@@ -109,7 +109,7 @@ def improve_folder(
             ):
                 observed = watching(watch.observe, logged(), hosts.telling(observe))
                 improved = go_on(sampler, budget, jax.random.key(opened.config.seed), observed)
-            improved.seconds, improved.host = watch.stop(), hosts.use()
+            improved.seconds, improved.host = watch.stop(), hosts.joined(sampler.host)
             replace_sampler(improved, opened.path)
             opened.log({"event": "fitted", "evaluations": improved.evaluations, "ess_fraction": improved.ess_fraction})
             return _judge(opened, improved, opened.config.metrics, observe)
@@ -158,7 +158,10 @@ def _carry_out(folder: RunFolder, target: Target, on_event: OnEvent, time_limit:
         ways = {"ways": WAYS} if METHODS[config.method].fit is ptsd.fit else {}
         watch, budget = Stopwatch(folder), config.budget or default_budget(target.dim)
         kind = Kind.of(config.method, target.dim, budget, config.settings)
-        with evaluating(config, target, folder.path), hosted(target, folder.path, budget) as hosts:
+        with (
+            evaluating(config, target, folder.path),
+            hosted(target, folder.path, most_points(config.settings, target, config.budget), is_resumed=True) as hosts,
+        ):
             on_event = hosts.telling(on_event)
             observed = with_time_left(expected_seconds(kind), watch.so_far, watching(logged(), on_event))
             ledger = Ledger(config.budget, clock=Clock(time_limit))

@@ -28,6 +28,7 @@ __all__ = [
     "default_budget",
     "forecast",
     "is_adaptive",
+    "most_points",
     "num_final_draws",
     "pilot_settings",
     "plan_run",
@@ -247,6 +248,16 @@ def forecast(settings: MethodSettings | BaselineSettings, dim: int, budget: int 
         plan = baseline_plan(settings, dim, budget)
         return {"training": plan.training, "final_weights": plan.evaluations - plan.training}
     return {"at most": budget or default_budget(dim)} if settings.is_sized_by_budget else planned(settings, dim)
+
+
+def most_points(settings: MethodSettings | BaselineSettings, target: Target, budget: int | None) -> int:
+    """Points that a run may spend, as far as is known before it begins."""
+    each = points_per_gradient(target)
+    most = default_budget(target.dim) * each if budget is None else budget
+    if isinstance(settings, BaselineSettings) or settings.is_sized_by_budget:
+        return most
+    needed = each * sum(planned(settings, target.dim).values())
+    return needed if budget is None else min(needed, budget)
 
 
 def planned(settings: MethodSettings, dim: int) -> dict[str, int]:

@@ -68,7 +68,7 @@ def improve(sampler: Sampler, budget: int, *, seed: int = 0, progress: bool = Tr
     ):
         improved = go_on(sampler, int(budget), jax.random.key(int(seed)), on_event)
     before, now = sampler.seconds, watch.stop()
-    improved.host = None if hosts is None else hosts.use()
+    improved.host = sampler.host if hosts is None else hosts.joined(sampler.host)
     improved.seconds = {stage: round(before.get(stage, 0.0) + now.get(stage, 0.0), 3) for stage in before | now}
     return improved
 

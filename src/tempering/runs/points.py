@@ -11,6 +11,7 @@ import json
 import os
 import time
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _HEADER = 512
 _SYNC = 1.0
 OUTCOMES = ("answered", "raised", "timeout", "nan", "died")
 KINDS = ("value", "gradient", "both")
+_OPEN: set[Path] = set()
+"""Stores that this process has opened; the lock decides, this tells who holds it."""
 
 
 def _record(dim: int, has_gradient: bool) -> np.dtype:
@@ -98,6 +101,14 @@ def read_points(folder: str | Path) -> Stored:
     return Stored(place, head["dim"], raw[is_whole], int(num - is_whole.sum()), torn)
 
 
+def _is_cut_header(place: Path) -> bool:
+    """Whether a kill came while the first line was written. A short file of somebody else's is none of it."""
+    begin = json.dumps({"format": _FORMAT})[:-1].encode()
+    with open(place, "rb") as file:
+        found = file.read(_HEADER)
+    return len(found) < _HEADER and found[: len(begin)] == begin[: len(found)]
+
+
 def _check(record: np.void) -> int:
     return zlib.crc32(record.tobytes()[4:])
 
@@ -138,16 +149,25 @@ class PointStore:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunFolderError(f"cannot make {self.folder}: {error.strerror}; choose another `store=`") from error
-        self._lock = locked(self.folder / ".points.lock", f"the store of points in {self.folder}")
+        try:
+            self._lock = locked(self.folder / ".points.lock", f"the store of points in {self.folder}")
+        except RunFolderError as error:
+            if self.place.resolve() not in _OPEN:
+                raise
+            raise RunFolderError(
+                f"the store of points in {self.folder} is in use by another target of this program; close that one by "
+                "`target.close()`, or choose another folder"
+            ) from error
         try:
             self._open({"format": _FORMAT, "dim": dim, "density": density, "has_gradient": has_gradient})
         except BaseException:
             self._lock.release()
             raise
+        _OPEN.add(self.place.resolve())
 
     def _open(self, head: dict[str, Any]) -> None:
         # A header that is shorter than it should be was cut by a kill: nothing can follow it.
-        if self.place.exists() and self.place.stat().st_size >= _HEADER:
+        if self.place.exists() and not _is_cut_header(self.place):
             found = _read_header(self.place)
             if {name: head[name] for name in found} != found:
                 raise RunFolderError(
@@ -169,6 +189,7 @@ class PointStore:
         self._old = np.memmap(self.place, self.kind, "r", _HEADER, (num,)) if num else np.zeros(0, self.kind)
         hashes, places, seconds = np.zeros(num, np.int64), np.zeros(num, np.int64), 0.0
         self.num_dropped, self.num_before, kept = 0, 0, 0
+        self.rejected: Counter = Counter()
         for place in range(num):
             record = self._old[place]
             if _check(record) != record["check"]:
@@ -177,6 +198,8 @@ class PointStore:
             self.num_before += 1
             seconds += float(record["seconds"])
             # A failure that ended a run has no value, and is tried again.
+            if record["outcome"] and not np.isnan(record["value"]):
+                self.rejected[OUTCOMES[min(int(record["outcome"]), len(OUTCOMES) - 1)]] += 1
             if record["outcome"] == 0 or not np.isnan(record["value"]):
                 hashes[kept], places[kept] = _hash(int(record["kind"]), record["x"]), place
                 kept += 1
@@ -186,6 +209,19 @@ class PointStore:
 
     def find(self, kind: str, x: np.ndarray) -> tuple[float, np.ndarray | None] | None:
         """Value and gradient of a point that an earlier process paid for, or None."""
+        record = self.record(kind, x, rejects=True)
+        if record is None:
+            return None
+        gradient = np.array(record["gradient"]) if "gradient" in (self.kind.names or ()) else None
+        return float(record["value"]), gradient
+
+    def record(self, kind: str, x: np.ndarray, *, rejects: bool) -> Any:
+        """What the store has of a point that an earlier process paid for, or None.
+
+        Args:
+            rejects: whether the run rejects points that fail: a rejected one is then an answer, and NaN is none. A run
+                that stops at such points wants to know of them itself, and takes NaN as it is.
+        """
         if not len(self._hashes):
             return None
         number = KINDS.index(kind)
@@ -193,8 +229,10 @@ class PointStore:
         for place in range(*(int(np.searchsorted(self._hashes, key, side)) for side in ("left", "right"))):
             record = self._old[self._places[place]]
             if int(record["kind"]) == number and record["x"].tobytes() == x.tobytes():
-                gradient = np.array(record["gradient"]) if "gradient" in (self.kind.names or ()) else None
-                return float(record["value"]), gradient
+                is_nan = bool(np.isnan(record["value"]))
+                is_answer = (kind == "gradient" or not is_nan or not rejects) if record["outcome"] == 0 else rejects
+                if is_answer:
+                    return record
         return None
 
     def add(
@@ -245,6 +283,7 @@ class PointStore:
         finally:
             self._file.close()
             self._old = np.zeros(0, self.kind)
+            _OPEN.discard(self.place.resolve())
             self._lock.release()
 
 

@@ -65,7 +65,8 @@ class Sampler(Shown):
         paid: samples and weights that were paid for. `improve` starts from them, and the verdict uses them.
         seconds: the wall time of the fit by stage, over all processes that worked on it. Empty if it is not known.
         devices: the devices of the fit, as `tp.fit` takes them. Draws and densities run on them. They are not saved.
-        host: the workers of a density on the host in the last process: points, seconds, utilisation, failures. Or None.
+        host: the workers of a density on the host. Points, seconds and utilisation are of the process that ended the
+            fit and of every `improve`, failures of all processes. Or None.
     """
 
     model: DiffusionModel
