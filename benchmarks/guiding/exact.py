@@ -168,7 +168,7 @@ class PlaneDenoiser(eqx.Module):
         def near(x):
             line = jnp.asarray(_NEAR_IN_PLANE, jnp.float32)
             steps = jnp.stack(jnp.meshgrid(line, line), axis=-1).reshape(-1, 2)
-            value = jax.vmap(self.target.log_density)(x + sigma * steps) / self.temperature
+            value = jax.vmap(self.target.log_density)(x[None] + sigma * steps) / self.temperature
             weight = jax.nn.softmax(value - 0.5 * jnp.sum(steps**2, axis=1))
             return x + sigma * (weight @ steps)
 
