@@ -31,7 +31,7 @@ __all__ = ["continuum_rows", "fit_rows", "learned_rows", "tempered_many_well"]
 DIM = 8
 RATIOS = (1.2, 1.5, 2.0, 3.0)
 SIZES = (500, 4000)
-NUM_STEPS, NUM_DRAWS = 1500, 2000
+NUM_STEPS, NUM_DRAWS = 1500, 1000
 _SAMPLING = Sampling("heun", 32, divergence="exact", chunk_size=1000)
 _GUIDANCE = {
     "none": Guidance("none", is_anticipating=False),
