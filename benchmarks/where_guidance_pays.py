@@ -50,15 +50,22 @@ def made(part: str, seed: int, content: dict[str, Any], out: Path) -> None:
     import jax
 
     began, rows = time.monotonic(), []
+    run = {"commit": commit(), "seed": seed, "device": jax.devices()[0].device_kind, "rows": rows}
+    own = content["parts"].setdefault(part, {"runs": []})
+    others = [other for other in own["runs"] if part in SEEDED and other["seed"] != seed]
+    own["runs"] = sorted([*others, run], key=lambda run: run["seed"])
+    content["commits"] = sorted({run["commit"] for part in content["parts"].values() for run in part["runs"]})
     for row in rows_of(part, seed):
         rows.append(rounded(row))
         print(rows[-1], flush=True)
-    own = content["parts"].setdefault(part, {"runs": []})
-    own["runs"] = [run for run in own["runs"] if part in SEEDED and run["seed"] != seed]
-    about = {"commit": commit(), "seed": seed, "device": jax.devices()[0].device_kind}
-    own["runs"].append({**about, "seconds": round(time.monotonic() - began, 1), "rows": rows})
-    own["runs"].sort(key=lambda run: run["seed"])
-    content["commits"] = sorted({run["commit"] for part in content["parts"].values() for run in part["runs"]})
+        run |= {"seconds": round(time.monotonic() - began, 1), "is_whole": False}  # a stopped part keeps its rows
+        write(content, out)
+    run["is_whole"] = True
+    write(content, out)
+
+
+def write(content: dict[str, Any], out: Path) -> None:
+    """All parts, a line each."""
     out.write_text(json.dumps(content, separators=(",", ":")).replace('{"commit"', '\n{"commit"') + "\n")
 
 

@@ -29,9 +29,9 @@ from tempering.weights.ess import ess_fraction
 __all__ = ["continuum_rows", "fit_rows", "learned_rows", "tempered_many_well"]
 
 DIM = 8
-RATIOS = (1.2, 1.5, 2.0, 3.0)
+RATIOS = (1.5, 2.0, 3.0)
 SIZES = (500, 4000)
-NUM_STEPS, NUM_DRAWS = 1500, 1000
+NUM_STEPS, NUM_DRAWS = 1000, 500
 _SAMPLING = Sampling("heun", 32, divergence="exact", chunk_size=1000)
 _GUIDANCE = {
     "none": Guidance("none", is_anticipating=False),

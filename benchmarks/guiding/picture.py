@@ -74,7 +74,7 @@ def _learned(axes, rows: list[dict[str, Any]], num: int) -> None:
     if own:
         axes.axhline(np.mean(own), color=COLOURS["own"], lw=1.2, ls="--")
     axes.set_xscale("log")
-    axes.set_xticks([1.2, 1.5, 2.0, 3.0], ["1.2", "1.5", "2", "3"])
+    axes.set_xticks([1.5, 2.0, 3.0], ["1.5", "2", "3"])
     axes.minorticks_off()
     axes.set_ylim(0.0, 1.03)
     axes.set_title(f"learned, 8 dimensions, {num:,} samples", fontsize=9.5)
