@@ -125,4 +125,4 @@ def test_the_ratio_that_keeps_a_share_is_found_between_rows():
     for dim in (4, 30):
         assert ratio_for(rows, dim) == pytest.approx(np.exp(np.sqrt(np.log(5.0) / (0.3 * dim))), rel=1e-6)
     assert ratio_for(rows, 10_000) is None
-    assert ratio_for(rows, 1) == 9.0
+    assert ratio_for(rows, 1) == np.inf

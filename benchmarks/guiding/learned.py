@@ -3,6 +3,7 @@
 Buffers are exact samples of each temperature, so that what is compared is learning and guidance alone.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -126,30 +127,24 @@ def continuum_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (0, 3)) ->
 
     Every network sees as many batches. `is_anticipating` has the network see the level of r reweighted to T = 1 too.
     """
-    target = ManyWell(DIM)
+    target, ratio = ManyWell(DIM), 2.0
     for seed in seeds:
-        for ratio in (1.5, 2.5):
-            hot, cold = ratio**2, ratio
-            buffers = tuple(_buffer(target, seed, 2000, t) for t in (hot, cold))
-            for number in numbers:
-                for is_anticipating in (False, True):
-                    guidance = Guidance("conditioned", is_anticipating=is_anticipating, num_between=number)
-                    settings = replace(_settings(True, guidance), buffer_size=2000, level_size=None)
-                    sigma_max = largest_sigma(settings.noise, buffers[0])
-                    levels = Levels((hot, cold, 1.0), buffers, jnp.ones(2), sigma_max)
-                    run: Any = SimpleNamespace(settings=settings, plan=Plan(most_levels=3))
-                    data = stack(_data_of_all_levels(run, levels))
-                    key = jax.random.key(200 + seed)
-                    networks = stack(*new_networks(key, DIM, settings.network, 1))
-                    fitted, _ = fit_networks(
-                        jax.random.split(key, 1), networks, data, settings.training, num_steps=NUM_STEPS
-                    )
-                    levels = replace(levels, networks=unstack(fitted, 1))
-                    about = {"ratio": ratio, "num_between": number, "is_anticipating": is_anticipating, "seed": seed}
-                    for kind in _ASKED:
-                        chosen = replace(settings, guidance=replace(guidance, kind=kind))
-                        (model,) = candidates(levels, chosen, WAYS).values()
-                        yield {**about, "way": kind, **_share(model, target, 1.0, seed)}
+        buffers = tuple(_buffer(target, seed, 2000, t) for t in (ratio**2, ratio))
+        for number, is_anticipating in itertools.product(numbers, (False, True)):
+            guidance = Guidance("conditioned", is_anticipating=is_anticipating, num_between=number)
+            settings = replace(_settings(True, guidance), buffer_size=2000, level_size=None)
+            levels = Levels((ratio**2, ratio, 1.0), buffers, jnp.ones(2), largest_sigma(settings.noise, buffers[0]))
+            run: Any = SimpleNamespace(settings=settings, plan=Plan(most_levels=3))
+            data = stack(_data_of_all_levels(run, levels))
+            key = jax.random.key(200 + seed)
+            networks = stack(*new_networks(key, DIM, settings.network, 1))
+            fitted, _ = fit_networks(jax.random.split(key, 1), networks, data, settings.training, num_steps=NUM_STEPS)
+            levels = replace(levels, networks=unstack(fitted, 1))
+            about = {"ratio": ratio, "num_between": number, "is_anticipating": is_anticipating, "seed": seed}
+            for kind in _ASKED:
+                chosen = replace(settings, guidance=replace(guidance, kind=kind))
+                (model,) = candidates(levels, chosen, WAYS).values()
+                yield {**about, "way": kind, **_share(model, target, 1.0, seed)}
 
 
 def fit_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (3, 4, 6), budget: int = 12_000) -> Iterator[dict]:
