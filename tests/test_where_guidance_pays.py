@@ -1,5 +1,8 @@
 """The exact denoisers and shares of `benchmarks/where_guidance_pays.py`, against closed forms and random draws."""
 
+import json
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +10,8 @@ import numpy as np
 import pytest
 from guiding.exact import LINES, Line, PlaneDenoiser, ProductDenoiser
 from guiding.learned import tempered_many_well
+from guiding.page import rewritten
+from guiding.picture import rows_in
 from guiding.steps import gaussian_share, line_step, ratio_for
 
 from support.oracle import GaussianDenoiser, quadrature_denoiser
@@ -126,3 +131,22 @@ def test_the_ratio_that_keeps_a_share_is_found_between_rows():
         assert ratio_for(rows, dim) == pytest.approx(np.exp(np.sqrt(np.log(5.0) / (0.3 * dim))), rel=1e-6)
     assert ratio_for(rows, 10_000) is None
     assert ratio_for(rows, 1) == np.inf
+
+
+def test_the_page_is_current():
+    """Its tables are those of the file of results."""
+    root = Path(__file__).parent.parent
+    text = (root / "docs" / "guidance.md").read_text()
+    content = json.loads((root / "results" / "where-guidance-pays.json").read_text())
+    rewrite = "run `python benchmarks/where_guidance_pays.py --page`"
+    assert rewritten(text, content) == text, rewrite
+    altered = text.replace("| 1.45 |", "| 1.46 |")
+    assert altered != text and rewritten(altered, content) != altered
+
+
+def test_a_gaussian_in_the_results_has_the_shares_of_the_closed_form():
+    content = json.loads((Path(__file__).parent.parent / "results" / "where-guidance-pays.json").read_text())
+    rows = rows_in(content, "gaussian")
+    assert len(rows) > 50
+    for row in rows:
+        assert row["share"] == pytest.approx(gaussian_share(row["ratio"], row["way"]), rel=1e-5)

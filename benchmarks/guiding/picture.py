@@ -88,7 +88,7 @@ def _learned(axes, rows: list[dict[str, Any]], exact: list[dict[str, Any]], num:
     axes.set_xticks([1.5, 2.0, 3.0], ["1.5", "2", "3"])
     axes.minorticks_off()
     axes.set_ylim(0.0, 1.03)
-    axes.set_title(f"learned, 8 dimensions, {num:,} samples", fontsize=9.5)
+    axes.set_title(f"learned, {num:,} samples", fontsize=9.5)
     axes.set_xlabel("ratio of temperatures")
 
 
