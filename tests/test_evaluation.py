@@ -219,7 +219,7 @@ class Alanine:
         return draws
 
 
-def test_a_ramachandran_histogram_of_many_draws_is_made_in_parts(monkeypatch):
+def test_a_ramachandran_histogram_of_many_draws_is_made_in_parts(monkeypatch, tmp_path):
     monkeypatch.setattr(many_draws, "_PART", 1_500)
     target, key = make_target("aldp"), jax.random.key(0)
     trusted, _ = Alanine(0.1).draw(jax.random.key(7), 4_000, None, with_density=False)
@@ -230,6 +230,13 @@ def test_a_ramachandran_histogram_of_many_draws_is_made_in_parts(monkeypatch):
     assert metric.name == "ramachandran_kl_many" and right.sizes == [1_500, 1_500, 1_000]
     assert metric.num_samples == 4_000 and metric.num_floor == 2_000
     assert 0 < metric.value < 1.2 * metric.floor
+    # Parts that a stopped command left are found again; only the missing one is drawn.
+    again, empty = Alanine(0.1), tmp_path / "angles"
+    with unchecked():
+        many_draws.many_dihedrals(again, target, key, config, trusted, store=empty)
+        (empty / "000001500-1500.npz").unlink()
+        (same,) = many_draws.many_dihedrals(again, target, key, config, trusted, store=empty).values()
+    assert again.sizes == [1_500, 1_500, 1_000, 1_500] and same.value == metric.value
     with unchecked():
         (shifted,) = many_draws.many_dihedrals(wrong, target, key, config, trusted).values()
     assert shifted.value > metric.value + 0.1

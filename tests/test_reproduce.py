@@ -14,8 +14,9 @@ import pytest
 from support.commands import command
 from support.tiny import tiny_ptsd
 from tempering.errors import RunFolderError
+from tempering.lab.metrics.comparisons import ABOUT
 from tempering.lab.presets import preset
-from tempering.lab.reproduce import tasks, work
+from tempering.lab.reproduce import tables, tasks, work
 from tempering.lab.reproduce.age import age, made_at, without_marks
 from tempering.lab.reproduce.cells import Cell, cell_of, digest
 from tempering.lab.reproduce.names import NAMES
@@ -73,6 +74,31 @@ def test_variants_change_what_they_say():
     ours = config_of(Cell("fit", "mw32-paper-pt-dm-our-network", 0)).settings
     assert ours.network.width == preset("mw32").settings.network.width
     assert ours.ladder == preset("mw32-paper-pt-dm").settings.ladder
+
+
+def test_the_illustration_has_the_papers_column():
+    """Its fourth column differs from that of LJ-55 by the temperatures alone: 2, 1.5, 1."""
+    for base in ("lj55-paper", "lj55-paper-pt-dm"):
+        whole, own = preset(base), config_of(Cell("fit", f"{base}-illustrative", 0))
+        assert own.settings.ladder.temperatures == (2.0, 1.5, 1.0) and own.target == whole.target
+        assert dataclasses.replace(own.settings, ladder=whole.settings.ladder) == whole.settings
+    ours, papers = (Cell("illustration", name, 0) for name in ("lj55", "lj55-paper"))
+    assert tasks.settings_digest(ours) != tasks.settings_digest(papers)
+    assert [cell.name for cell in plan_of("figure-lj55-extrapolation", None, False)] == ["lj55", "lj55-paper"]
+
+
+def test_tables_ask_for_metrics_that_there_are():
+    """A wrong name would show a dash, or another metric, for ever."""
+    asked = {*tables.W_POINTS, *tables.W_PARTICLES, tables.TVD, tables.MMD, "region_max_error", "second_moment_error"}
+    assert asked <= set(ABOUT), asked - set(ABOUT)
+    assert tables.W_PARTICLES[0] == "paper_aligned_w2" and tables.W_POINTS[0] == "paper_w2"
+
+
+def test_the_number_of_draws_behind_the_papers_kl_is_part_of_a_cell(monkeypatch):
+    before, other = (tasks.settings_digest(Cell("fit", name, 0)) for name in ("aldp-paper", "mog40-paper"))
+    monkeypatch.setattr(tasks, "_MANY", 10)
+    assert tasks.settings_digest(Cell("fit", "aldp-paper", 0)) != before
+    assert tasks.settings_digest(Cell("fit", "mog40-paper", 0)) == other
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():

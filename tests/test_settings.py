@@ -113,6 +113,7 @@ REFUSED = [
     (Sampling, "churn_max", "sampling.churn_max", [0.0, -1.0, INF], "a positive finite number"),
     (Guidance, "kind", "guidance.kind", ["fd", None], "'automatic', 'finite_difference', 'conditioned'"),
     (Guidance, "is_anticipating", "guidance.is_anticipating", ["no", 1], "True or False"),
+    (Guidance, "num_between", "guidance.num_between", [-1, 1.5, True], "an integer of at least 0"),
     (Guidance, "coordinate", "guidance.coordinate", ["beta"], "'T', 'log_T'"),
     (Resampling, "quantile", "resampling.quantile", [0.0, 1.01, NAN, "0.99"], "in \\(0, 1\\]"),
     (Resampling, "scheme", "resampling.scheme", ["residual"], "'multinomial', 'systematic'"),
@@ -218,6 +219,7 @@ CONTRADICTIONS = [
         for guidance in (
             *(Guidance(kind, is_anticipating=False) for kind in ("conditioned", "autodiff")),
             Guidance(is_anticipating=True),
+            Guidance("none", is_anticipating=False, num_between=2),
         )
     ),
 ]

@@ -203,3 +203,16 @@ class Levels:
     def anticipated(self) -> Buffer:
         """The coldest buffer weighted for the level to reach."""
         return reweighted(self.buffers[-1], self.beta(1), self.beta(0))
+
+    def between(self, num: int, num_pairs: int) -> tuple[tuple[Buffer, ...], tuple[float, ...]]:
+        """Buffers at `num` temperatures between each two neighbours of the first `num_pairs` pairs, and their betas.
+
+        The temperatures are even in log T. Each buffer is the pair's hotter one, reweighted: it reaches as far as the
+        colder one does, and the other way round that need not be so.
+        """
+        buffers, betas = [], []
+        for hot, cold, buffer in zip(self.temperatures[:num_pairs], self.temperatures[1:], self.buffers, strict=False):
+            for step in range(1, num + 1):
+                betas.append(1.0 / (hot ** (1.0 - step / (num + 1)) * cold ** (step / (num + 1))))
+                buffers.append(reweighted(buffer, jnp.asarray(1.0 / hot), jnp.asarray(betas[-1])))
+        return tuple(buffers), tuple(betas)

@@ -26,6 +26,8 @@ __all__ = ["fit_soundly", "is_sound", "learn", "new_networks", "note_fit"]
 
 _MEMORY = 0.5
 """With one network for all levels, how often a level's samples are seen for once of the next colder's."""
+_BETWEEN = 0.5
+"""How often all temperatures between two levels together are seen for once of the colder of the two."""
 
 
 _TIME_SHARE = 0.85
@@ -177,24 +179,32 @@ def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
     """The data of one network for all levels, hottest first: each is seen half as often as the next.
 
     Checks judge the levels with the largest share alone, those the fit is for: small buffers of levels long past are
-    overfitted while these still improve. The level to reach is anticipated where `guidance` asks for it. There is room
-    for all levels of the run, so that neither one level more nor the large last one is a new program.
+    overfitted while these still improve. The level to reach is anticipated where `guidance` asks for it, and so are
+    temperatures between levels. There is room for all levels of the run, so that neither one level more nor the large
+    last one is a new program.
     """
-    settings, buffers, betas, num = run.settings, levels.buffers, levels.betas, levels.num_done
+    settings, buffers, num = run.settings, levels.buffers, levels.num_done
     shares = [_MEMORY ** (num - 1 - level) for level in range(num)]
     if len(levels.temperatures) > num and settings.guidance.is_anticipating:
         buffers = (*buffers, levels.anticipated())
         shares.append(1.0)
+    betas = levels.betas[: len(buffers)]
+    num_between = settings.guidance.num_between
+    if num_between > 0:
+        more, own = levels.between(num_between, len(buffers) - 1)
+        shares += [_BETWEEN / num_between * share for share in shares[1:] for _ in range(num_between)]
+        buffers, betas = (*buffers, *more), jax.device_put(np.asarray([*np.asarray(betas), *own], np.float32))
+    room = _num_places(settings, run.plan.most_levels) + num_between * (run.plan.most_levels - 1)
     return dataset_of(
         settings.noise,
         buffers,
-        betas[: len(buffers)],
+        betas,
         levels.sigma_max,
         use_gradients=settings.training.use_gradients,
         has_gradients=levels.has_gradients,
         shares=tuple(shares),
         size=_place_size(settings),
-        num_places=_num_places(settings, run.plan.most_levels) if levels.num_done > 1 else 0,
+        num_places=room if levels.num_done > 1 else 0,
     )
 
 

@@ -215,12 +215,14 @@ class PTSDSettings(DescentSettings):
                 require_count(name, size, 20)
                 is_even = all(one.num_steps == 0 for _, one in self._refinements) or size == self.buffer_size
                 require(is_even, name, size, "None or buffer_size where samples are refined in pairs of levels")
-        needs_sharing = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.is_anticipating
+        is_asked = self.guidance.kind in ("conditioned", "autodiff") or self.guidance.num_between > 0
+        needs_sharing = is_asked or self.guidance.is_anticipating
+        asking = "conditioned, autodiff, is_anticipating, num_between"
         require(
             self.network is None or self.network.is_shared or not needs_sharing,
             "network.is_shared",
             False,
-            "True for guidance that asks the network for a temperature (conditioned, autodiff, is_anticipating)",
+            f"True for guidance that asks the network for a temperature ({asking})",
         )
 
 

@@ -251,6 +251,8 @@ class Guidance:
         coordinate: the finite difference and the Taylor step are linear in T (the paper) or in log_T.
         is_anticipating: also train the shared network on the last buffer, reweighted to the next temperature. This
             costs no evaluation.
+        num_between: temperatures between each two neighbouring levels, even in log T, at which the shared network is
+            trained as well, on the hotter buffer reweighted: the paper's continuum. This costs no evaluation.
     """
 
     kind: Literal["automatic", "finite_difference", "conditioned", "none", "second_order", "autodiff", "rescale"] = (
@@ -258,6 +260,7 @@ class Guidance:
     )
     coordinate: Literal["T", "log_T"] = "log_T"
     is_anticipating: bool = True
+    num_between: int = 0
 
     def __post_init__(self) -> None:
         ablations = ("second_order", "autodiff", "rescale")
@@ -266,6 +269,7 @@ class Guidance:
         )
         require_choice("guidance.coordinate", self.coordinate, ("T", "log_T"))
         require_flag("guidance.is_anticipating", self.is_anticipating)
+        require_count("guidance.num_between", self.num_between, 0)
 
 
 @dataclass(frozen=True)

@@ -144,9 +144,13 @@ def _stairs(axes: Any, counts: dict[str, Any], limits: list[float], colour: str,
 
 
 def illustration(view: View) -> Picture:
-    """Figure 5: distances at the two hot temperatures, buffer and model, and every way to T = 1."""
-    found = view.of("lj55", "illustration")
-    runs = [run for run in found.good if "data" in run]
+    """Figure 5: distances at the two hot temperatures, buffer and model, and every way to T = 1.
+
+    Of the paper's settings where they were run, else of ours.
+    """
+    of_both = [view.of(name, "illustration") for name in ("lj55-paper", "lj55")]
+    runs = [run for found in of_both for run in found.good if "data" in run]
+    words = {"lj55-paper": "the paper's settings", "lj55": "our settings"}
 
     def draw(figure: Any) -> None:
         if not runs:
@@ -168,6 +172,7 @@ def illustration(view: View) -> Picture:
             if axes.get_visible():
                 axes.legend(frameon=False, fontsize=7)
                 axes.set_xlabel("distance of two particles")
+        figure.suptitle(words.get(str(runs[0].get("name")), ""), fontsize=10)
         say_quick(figure, view)
 
     return render(15.0, 6.0, draw)

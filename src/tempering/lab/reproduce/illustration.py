@@ -1,8 +1,9 @@
 """The paper's illustration: models of LJ-55 at T = 2 and 1.5 asked for T = 1, without correction.
 
-Settings are those of the preset `lj55-extrapolation`: long parallel tempering at the two temperatures, then one network
-that is told the temperature and two that are not, trained for as many steps. Raw draws are compared with reference
-samples by energies and interatomic distances; so are the buffers with the models of their own temperatures.
+Settings are those of the preset `lj55-extrapolation`, which a GPU makes in minutes, or of the paper's own column
+(`lj55-paper-illustrative`), which takes hours: long parallel tempering at the two temperatures, then one network that
+is told the temperature and two that are not, trained for as many steps. Raw draws are compared with reference samples
+by energies and interatomic distances; so are the buffers with the models of their own temperatures.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from tempering.lab.reference import load_reference
 from tempering.lab.reproduce.cells import Cell
 from tempering.lab.reproduce.pictures import histogram
 from tempering.lab.reproduce.two_levels import GUIDANCE, model_by, trained
-from tempering.lab.reproduce.variants import quick
+from tempering.lab.reproduce.variants import config_of, quick
 from tempering.methods.begin import begin
 from tempering.methods.explore import explore
 from tempering.methods.model import model_of_buffer
@@ -30,13 +31,18 @@ from tempering.runs.ledger import Ledger
 from tempering.settings import PTSDSettings
 from tempering.types import Event, OnEvent
 
-__all__ = ["illustrated", "num_reference", "settings_of", "target_of_cell"]
+__all__ = ["NAMES", "illustrated", "num_reference", "settings_of", "target_of_cell"]
+
+NAMES = ("lj55", "lj55-paper")
+"""Of its cells: our settings, and the paper's."""
 
 _NUM_DISTANCES = 500
 """Configurations whose distances the figure shows."""
 
 
 def _config(cell: Cell) -> RunConfig:
+    if cell.name == "lj55-paper":
+        return config_of(Cell("fit", "lj55-paper-illustrative", cell.seed, None, cell.is_quick))
     config = preset("lj55-extrapolation")
     return quick(config) if cell.is_quick else config
 

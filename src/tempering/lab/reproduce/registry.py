@@ -7,6 +7,7 @@ from functools import partial
 from tempering.lab.reproduce import figures, panels, tables
 from tempering.lab.reproduce.cells import Cell, cells_of
 from tempering.lab.reproduce.extrapolating import TARGETS as EXTRAPOLATED
+from tempering.lab.reproduce.illustration import NAMES as ILLUSTRATED
 from tempering.lab.reproduce.published import METHODS, TARGETS
 from tempering.lab.reproduce.variants import VARIANTS, exists
 from tempering.lab.reproduce.view import Table, View
@@ -95,7 +96,7 @@ def _judged(is_quick: bool) -> tuple[str, ...]:
 
 
 def _ablations(seeds: list[int] | None, is_quick: bool) -> list[Cell]:
-    changed = [name for name in VARIANTS if "pt-dm" not in name]
+    changed = [name for name in VARIANTS if "pt-dm" not in name and not name.startswith("lj55")]
     return _fits(["mw32-paper", *changed, "mog40-paper"], seeds, is_quick)
 
 
@@ -119,7 +120,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
     ),
     "table-ablation": Reproduction(_ablations, tables.ablation),
     "figure-lj55-extrapolation": Reproduction(
-        lambda seeds, is_quick: cells_of("illustration", ["lj55"], seeds or [0], is_quick),
+        lambda seeds, is_quick: cells_of("illustration", list(ILLUSTRATED), seeds or [0], is_quick),
         tables.illustration,
         figures.illustration,
     ),

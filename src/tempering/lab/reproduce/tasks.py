@@ -3,6 +3,7 @@
 A folder holds the run itself in `run`, with its own way to go on where it was, and `record.json` when all is done.
 """
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tempering.lab.many_draws import many_dihedrals
 from tempering.lab.reference import cached_reference, load_reference
 from tempering.lab.reproduce import illustration, refit
 from tempering.lab.reproduce.cells import Cell, digest
@@ -17,16 +19,22 @@ from tempering.lab.reproduce.extrapolating import extrapolated, sizes_of
 from tempering.lab.reproduce.pictures import picture_data
 from tempering.lab.reproduce.records import short_result
 from tempering.lab.reproduce.variants import config_of
-from tempering.lab.run import resume, run
+from tempering.lab.run import load_run, resume, run
+from tempering.molecules import MoleculeTarget
 from tempering.registry import target_of
-from tempering.runs.config import TargetConfig
+from tempering.runs.config import RunConfig, TargetConfig
 from tempering.runs.storage import read_arrays
-from tempering.types import OnEvent
+from tempering.targets import Inner
+from tempering.types import Event, OnEvent
 
 __all__ = ["carry_out", "settings_digest"]
 
 _QUICK_REFERENCE = (32, 1_200)
 """Chains and steps, of particles: seconds on two cores. The evidence says whether that was enough."""
+_MANY, _MANY_OF_QUICK = 1_000_000, 2_000
+"""Draws of a molecule behind the paper's KL of Ramachandran histograms. Their number decides its floor."""
+_MANY_KEY = 2_000_000
+"""Folded into the seed's key for these draws, far from any level and from other metrics."""
 
 
 def settings_digest(cell: Cell) -> str:
@@ -37,6 +45,8 @@ def settings_digest(cell: Cell) -> str:
         return digest([cell.name, illustration.settings_of(cell)])
     config = config_of(cell)
     told = [config.target, config.method, config.settings, config.budget, config.metrics]
+    if _molecule(config) is not None:
+        told.append(_num_many(cell))
     return digest(told if cell.kind == "fit" else [*told, refit.sizes_of(cell)])
 
 
@@ -73,7 +83,36 @@ def _fitted(cell: Cell, place: Path, on_event: OnEvent) -> dict[str, Any]:
         result = resume(folder, on_event)
     else:
         result = run(config, folder, on_event)
-    return {**short_result(result), "data": picture_data(config, _arrays(place))}
+    record = short_result(result)
+    record["metrics"] |= _of_many_draws(cell, config, place, on_event)
+    return {**record, "data": picture_data(config, _arrays(place))}
+
+
+def _molecule(config: RunConfig) -> MoleculeTarget | None:
+    inner = target_of(config)
+    target = inner.target if isinstance(inner, Inner) else inner
+    return target if isinstance(target, MoleculeTarget) else None
+
+
+def _num_many(cell: Cell) -> int:
+    return _MANY_OF_QUICK if cell.is_quick else _MANY
+
+
+def _of_many_draws(cell: Cell, config: RunConfig, place: Path, on_event: OnEvent) -> dict[str, Any]:
+    """The paper's KL at its own number of draws, of a molecule with reference samples. Finished parts are kept."""
+    target = _molecule(config)
+    trusted = None if target is None else load_reference(config.target, 2 * config.metrics.num_samples)
+    if target is None or trusted is None:
+        return {}
+    metrics = dataclasses.replace(config.metrics, num_ramachandran=_num_many(cell))
+    key = jax.random.fold_in(jax.random.key(cell.seed), _MANY_KEY)
+    tell = lambda name, done, total: on_event(Event(f"metrics: {name}", 0, 1, done, total, 0, 0))  # noqa: E731
+    sampler = load_run(place / "run", evaluates=False)
+    found = many_dihedrals(sampler, target, key, metrics, trusted.positions, tell, place / "angles")
+    return {
+        name: {"value": metric.value, "floor": metric.floor, "num": metric.num_samples}
+        for name, metric in found.items()
+    }
 
 
 def _arrays(place: Path) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from tempering.settings import Initial, MethodSettings
 
 __all__ = ["VARIANTS", "base_of", "config_of", "exists", "quick_words", "target_name"]
 
+_ILLUSTRATIVE = ("ladder.hottest=null", "ladder.num_levels=null", "ladder.temperatures=[2, 1.5, 1]")
 _NO_GUIDANCE, _NO_WEIGHTS = 'guidance.kind="none"', 'resampling.levels="none"'
 
 VARIANTS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -25,10 +26,15 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "mw32-paper-tau-90": ("mw32-paper", ("resampling.quantile=0.9",), "weights truncated at the 0.9 quantile"),
     "mw32-paper-tau-80": ("mw32-paper", ("resampling.quantile=0.8",), "weights truncated at the 0.8 quantile"),
     "mw32-paper-noise-prior": ("mw32-paper", ("noise.prior=noise",), "draws start from N(0, 40²), as the paper says"),
+    "mw32-paper-half-width": ("mw32-paper", ("network.width=128",), "half of the network's width"),
+    "mw32-paper-third-rate": ("mw32-paper", ("training.learning_rate=3e-4",), "a third of the learning rate"),
     "mog40-paper-noise-prior": ("mog40-paper", ("noise.prior=noise",), "draws start from N(0, 40²), as the paper says"),
     "mog40-paper-no-guidance": ("mog40-paper", (_NO_GUIDANCE,), "the coldest model as it is, no guidance"),
     "mog40-paper-no-weights": ("mog40-paper", (_NO_WEIGHTS,), "no importance resampling at any level"),
     "mog40-paper-tau-80": ("mog40-paper", ("resampling.quantile=0.8",), "weights truncated at the 0.8 quantile"),
+    # The paper's fourth column: as lj55-paper, but for the temperatures.
+    "lj55-paper-illustrative": ("lj55-paper", _ILLUSTRATIVE, "the paper's temperatures of its illustration"),
+    "lj55-paper-pt-dm-illustrative": ("lj55-paper-pt-dm", _ILLUSTRATIVE, "the same temperatures for PT+DM"),
     # At the evaluations of mog40-paper: 100 chains of ten levels for 1,080 steps.
     "mog40-paper-pt-dm-10-levels": (
         "mog40-paper-pt-dm",

@@ -1,0 +1,1 @@
+"""Where temperature guidance pays: exact denoisers of tempered densities, and the shares that draws by them have."""
