@@ -25,8 +25,8 @@ BY_HAND = {
     # batch 8 x (path steps 4 + 1)
     "dds": (0, 8 * 5, 4, 5),
     "cmcd": (0, 8 * 5, 4, 5),
-    # first buffer 4 x SDE steps 5 x points 5; updates 2 x batch 6 x points 5; 2 steps down the energy end a draw
-    "idem": (4 * 5 * 5, 2 * 6 * 5, 2, None),
+    # first buffer 7 x SDE steps 5 x points 5; updates 2 x batch 6 x points 5; 2 steps down the energy end a draw
+    "idem": (7 * 5 * 5, 2 * 6 * 5, 2, None),
     # updates 2 x batch 6 x (points 5 + 1 at no noise), before and after bootstrapping
     "bnem": (0, 2 * 6 * 6, 0, None),
 }

@@ -13,7 +13,15 @@ from tempering.settings import (
 __all__ = ["TINY"]
 
 _PATHS = {"num_steps": 3, "num_final_draws": 40, "num_path_steps": 4, "batch_size": 8, "width": 8, "init_std": 2.0}
-_SCORES = {"num_steps": 3, "num_mc": 5, "batch_size": 6, "num_inner": 2, "num_new": 4, "buffer_size": 10}
+_SCORES = {
+    "num_steps": 3,
+    "num_mc": 5,
+    "batch_size": 6,
+    "num_inner": 2,
+    "num_new": 4,
+    "num_first": 7,
+    "buffer_size": 10,
+}
 _SCORES |= {"num_sde_steps": 5, "width": 8, "depth": 2, "sigma_max": 3.0}
 
 TINY: dict[str, BaselineSettings] = {
