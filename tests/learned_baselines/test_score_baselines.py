@@ -7,19 +7,24 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+import tempering as tp
 from support.counting import counting_target
 from support.random_checks import assert_mean, assert_std, must_fail
+from tempering.baselines import train
 from tempering.baselines.bnem import BNEM, bootstrapped, less_noise, parts_of
 from tempering.baselines.contract import Cost
 from tempering.baselines.estimator import clipped, fast_normal, noised_parts, noised_score, time_of, variance
 from tempering.baselines.idem import IDEM
 from tempering.baselines.noised import Replay, reverse_sde
 from tempering.baselines.score_networks import energy_network, score_network
+from tempering.baselines.units import Rescaled
 from tempering.errors import SettingsError
 from tempering.settings import BNEMSettings, IDEMSettings
+from tempering.targets import Target
 from tempering.targets.densities.gaussian_mixture import GaussianMixture
 from tempering.targets.densities.particles import lennard_jones
 from tempering.targets.inner import in_inner_coordinates
+from tempering.transforms.centred import Centred
 
 SMALL = {"num_mc": 10, "batch_size": 6, "num_inner": 3, "num_new": 4, "num_first": 7, "buffer_size": 10}
 SMALL |= {"num_sde_steps": 5, "width": 8}
@@ -37,6 +42,24 @@ def mixture(h: float = 0.0) -> GaussianMixture:
 
 def cluster():
     return in_inner_coordinates(lennard_jones(5, smoothing=0.65))
+
+
+class Molecule(Target):
+    """Particles that are told apart, in a harmonic trap."""
+
+    dim: int = eqx.field(static=True)
+    geometry: Centred
+    atom_kinds: tuple = eqx.field(static=True)
+    bonds: tuple = eqx.field(static=True)
+
+    def log_density(self, x):
+        return -0.5 * jnp.sum(x**2)
+
+
+def molecule():
+    """Four atoms, of which two are of one kind."""
+    geometry = lennard_jones(4).geometry
+    return in_inner_coordinates(Molecule(geometry.full_dim, geometry, (0, 1, 1, 2), ((0, 1), (0, 2), (0, 3))))
 
 
 def perturbed(network, seed: int = 0):
@@ -183,6 +206,31 @@ def test_scores_turn_and_energies_stay(motion):
     np.testing.assert_allclose(jnp.sum(parts(y, t)), whole(y, t)[0], rtol=1e-4)
     clip = jax.jit(lambda y: clipped(y, 0.7, geometry))
     np.testing.assert_allclose(clip(move(y)), move(clip(y)), rtol=1e-4, atol=1e-5)
+
+
+def test_atoms_of_a_molecule_are_told_apart():
+    """Exchanging the two of one kind changes nothing, exchanging others does."""
+    target = molecule()
+    settings, t = IDEMSettings(width=8, depth=2, sigma_min=0.5, sigma_max=4.0), jnp.asarray(0.4)
+    y = jax.random.normal(jax.random.key(5), (target.dim,))
+    for one in (target, Rescaled(target.dim, target, 2.0)):
+        energy = perturbed(eqx.filter_jit(energy_network)(jax.random.key(0), one, settings, False))
+        value = eqx.filter_jit(lambda y, energy=energy: energy(y, t)[0])
+        alike, others = (
+            turned(one.geometry, y, np.asarray(order), jnp.eye(3)) for order in ([0, 2, 1, 3], [0, 3, 2, 1])
+        )
+        np.testing.assert_allclose(value(alike), value(y), rtol=1e-4)
+        assert abs(float(value(others) - value(y))) > 1e-3
+
+
+def test_a_sampler_of_a_molecule_is_read_without_its_density(tmp_path):
+    target = molecule()
+    sampler = train.fit(target, jax.random.key(0), BNEMSettings(**{**SMALL, "num_steps": 1, "depth": 2}))
+    sampler.save(tmp_path / "one")
+    loaded = tp.load(tmp_path / "one")
+    np.testing.assert_array_equal(loaded.sample(2), sampler.sample(2))
+    loaded.save(tmp_path / "two")
+    np.testing.assert_array_equal(tp.load(tmp_path / "two").sample(2), sampler.sample(2))
 
 
 def test_parts_of_particles_add_up():

@@ -163,7 +163,7 @@ class Noised(Baseline):
         del dim
         return self.update_cost(settings) * settings.num_inner
 
-    def draw(self, keys: Keys, model: Any, target: Target, settings: ScoreSettings) -> Float[Array, "num dim"]:
+    def draw(self, keys: Keys, model: Any, target: Any, settings: ScoreSettings) -> Float[Array, "num dim"]:
         # `target` is None where draws are free.
         x = reverse_sde(keys, lambda point, t: self.score(model, point, t, settings), model.dim, settings)
         if not settings.num_final_descent:
