@@ -78,7 +78,8 @@ def test_the_ledger_agrees_with_the_host(name, counted):
         weighted, _ = sampler.sample_weighted(9, seed=3)
         now = ledger.points.get("sampling", 0) + ledger.points.get("drawing", 0)
         assert counter.wait(weighted) - before == now - spent == 9 * BY_HAND[name][3]
-        np.testing.assert_allclose(weighted[:7], draws, rtol=1e-5)
+        # Rounding depends on how many rows a program has, and grows along a path.
+        np.testing.assert_allclose(weighted[:7], draws, rtol=1e-4 if sampler.evaluations_per_draw else 1e-5)
     else:
         np.testing.assert_allclose(sampler.sample(9, seed=3)[:7], draws, rtol=1e-4, atol=1e-5)
     counter.wait(draws)
