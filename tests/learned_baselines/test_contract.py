@@ -1,6 +1,7 @@
 """One face for every baseline: budget, refusals, draws, files, resuming, and steps that break down."""
 
 import dataclasses
+import re
 
 import equinox as eqx
 import jax
@@ -108,8 +109,12 @@ def test_a_budget_sets_the_steps_and_is_never_exceeded(name):
     for budget in (2_000, 2_777, 10_000):
         plan = planned(open_ended, 2, budget)
         assert plan.evaluations <= budget < plan.evaluations + plan.step.points
-    with pytest.raises(BudgetError, match=r"below one step: one step of .* costs \d+ evaluations"):
+    with pytest.raises(BudgetError, match=r"below one step: one step of .* costs \d+ evaluations") as refusal:
         planned(open_ended, 2, 10)
+    least = int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
+    assert planned(open_ended, 2, least).num_steps == 1
+    with pytest.raises(BudgetError, match="below one step"):
+        planned(open_ended, 2, least - 1)
     with pytest.raises(BudgetError, match="needs a `budget`, or num_steps"):
         planned(open_ended, 2, None)
     with pytest.raises(BudgetError, match="more than the budget of 60"):
@@ -127,15 +132,20 @@ def test_a_refused_budget_has_spent_nothing():
 
 def test_what_a_method_cannot_serve_is_refused():
     blind = tp.from_callable(lambda x: -0.5 * float(np.sum(x**2)), 2)
-    for name in ("fab", "dikl"):
+    for name in set(TINY) - {"bnem"}:
         with pytest.raises(SettingsError, match="needs the gradient"):
             tp.fit(blind, method=name, settings=TINY[name], progress=False)
+    for name in set(TINY) - {"idem", "bnem"}:
         with pytest.raises(SettingsError, match="no equivariant network"):
             tp.fit(lennard_jones(3), method=name, settings=TINY[name], progress=False)
+    for name in TINY:
         with pytest.raises(SettingsError, match="is not for method"):
             fit(name, ladder=[2.0, 1.0])
         with pytest.raises(SettingsError, match="is not for method"):
             fit(name, init=np.zeros((4, 2)))
+    finite = tp.from_callable(lambda x: -0.5 * float(np.sum(x**2)), 2, gradient="finite")
+    with pytest.raises(SettingsError, match="differentiates the gradient"):
+        tp.fit(finite, method="cmcd", settings=TINY["cmcd"], progress=False)
     with pytest.raises(SettingsError, match="two coordinates or more"):
         tp.fit(gaussian, 1, method="fab", settings=TINY["fab"], progress=False)
     with pytest.raises(SettingsError, match="did you mean 'num_steps'"):

@@ -125,7 +125,7 @@ def test_the_loss_has_the_gradient_of_its_divergence(flow):
 
     def gradients(alpha):
         def of_one(point, log_q):
-            loss = lambda own: buffer_loss(own, point[None], log_q[None], alpha, None)[0]  # noqa: E731
+            loss = lambda own: buffer_loss(own, point[None], log_q[None], alpha, None, jnp.ones(1, bool))[0]  # noqa: E731
             gradient = eqx.filter_grad(loss)(moved)
             return jnp.concatenate([gradient.location, gradient.log_scale])
 
@@ -151,11 +151,29 @@ def test_the_loss_has_the_gradient_of_its_divergence(flow):
 def test_large_corrections_are_clipped(flow):
     points = jnp.zeros((4, 2))
     log_q = jax.vmap(flow.log_density)(points)
-    loss, (_, change) = buffer_loss(flow, points, log_q + 5.0, 2.0, 10.0)
+    all_weigh = jnp.ones(4, bool)
+    loss, (_, change) = buffer_loss(flow, points, log_q + 5.0, 2.0, 10.0, all_weigh)
     np.testing.assert_allclose(change, 5.0, rtol=1e-5)
     assert float(loss) == pytest.approx(-10.0 * float(log_q[0]), rel=1e-5)
-    unclipped, _ = buffer_loss(flow, points, log_q + 5.0, 2.0, None)
+    unclipped, _ = buffer_loss(flow, points, log_q + 5.0, 2.0, None, all_weigh)
     assert float(unclipped) == pytest.approx(-float(np.exp(5.0) * log_q[0]), rel=1e-4)
+
+
+def test_points_without_weight_teach_nothing(flow):
+    points = jnp.array([[0.2, -0.5], [40.0, 3.0], [jnp.nan, 1.0], [-0.3, 0.1]])
+    is_weighing, log_q = jnp.array([True, False, False, True]), jnp.full(4, -2.0)
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def of(flow, points, log_q, is_weighing):
+        return buffer_loss(flow, points, log_q, 2.0, 10.0, is_weighing)[0]
+
+    loss, gradient = of(flow, points, log_q, is_weighing)
+    alone, expected = of(flow, points[jnp.array([0, 3])], log_q[:2], jnp.ones(2, bool))
+    assert float(loss) == pytest.approx(0.5 * float(alone), rel=1e-5)
+    np.testing.assert_allclose(gradient.log_scale, 0.5 * expected.log_scale, rtol=1e-5)
+    believed, _ = of(flow, points[:2], log_q[:2], jnp.ones(2, bool))  # the saboteur: the far point counts
+    assert abs(float(believed) - float(alone)) > 1.0
 
 
 def test_the_buffer_draws_by_weight_and_forgets_the_oldest():

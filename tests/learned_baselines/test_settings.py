@@ -1,15 +1,12 @@
-"""Every setting of a baseline refuses what makes no sense, by its name; and presets can be planned by a dry run."""
+"""Every setting of a baseline refuses what makes no sense, by its name."""
 
 import dataclasses
-import json
 
 import pytest
 
-from support.commands import command
 from support.unchecked import unchecked
 from tempering import settings
 from tempering.errors import SettingsError
-from tempering.lab.baseline_presets import BASELINE_PRESETS
 
 KINDS = [
     getattr(settings, name)
@@ -54,12 +51,3 @@ def test_a_word_in_place_of_a_number_is_refused_by_name(kind, name):
 def test_contradictions_of_fab_are_refused(changes, message):
     with pytest.raises(SettingsError, match=message):
         settings.FABSettings(**changes)
-
-
-@pytest.mark.parametrize("name", BASELINE_PRESETS)
-def test_a_dry_run_prints_the_plan_and_writes_nothing(name, tmp_path):
-    code, out, _ = command("run", name, "--dry-run", "--json", "--out", tmp_path / "run", "--set", "num_steps=7")
-    assert code == 0 and not (tmp_path / "run").exists()
-    content = json.loads(out)
-    assert content["config"]["settings"]["num_steps"] == 7
-    assert content["planned_total"] == sum(stage["evaluations"] for stage in content["stages"]) > 0

@@ -10,9 +10,10 @@ in bin i - 1; p_t is p_u with noise of variance h_t - h_u, which a teacher knows
     log p_t(x) = log mean of the target's p at variance h_t and of exp E'(x + sqrt(h_t - h_u) noise, u),
 
 num_mc - n_b of the first and n_b of the second. It is used where h_t err_t^2 (n_b - 1) / n_b > err_u^2 / h_u: where the
-network's own error is smaller at u. The n_b evaluations that are saved at x_t are made at x_u, whose error joins the
-loss; the published code makes num_mc at both. With `is_factorised` particles have one log-mean-exp each: a biased
-estimate, whose parts do not add up to log p_t, with far less variance.
+network's own error is smaller at u, judged at the same clean point with noise of variance h_u. The n_b evaluations that
+are saved at x_t are made there, and that error joins the loss; the published code makes num_mc at both. With
+`is_factorised` particles have one log-mean-exp each: a biased estimate, whose parts do not add up to log p_t, with far
+less variance.
 """
 
 from collections.abc import Callable
@@ -40,9 +41,9 @@ from tempering.errors import SettingsError
 from tempering.settings import BNEMSettings
 from tempering.targets.base import Target, Wrapper
 from tempering.targets.inner import Inner
-from tempering.types import Array, Float, Key
+from tempering.types import Array, Bool, Float, Key
 
-__all__ = ["BNEM", "bootstrapped", "parts_of"]
+__all__ = ["BNEM", "bootstrapped", "less_noise", "parts_of"]
 
 _LEAST_WEIGHT = 1e-3
 """Added to h where it weighs errors, as in iDEM."""
@@ -126,7 +127,7 @@ class BNEM(Noised):
             value = plain()
         else:
             is_late = state.num_loops >= settings.num_bootstrap_after
-            late = lambda: _bootstrap_loss(network, state.model, key_mc, x_t, t, target, settings)  # noqa: E731
+            late = lambda: _bootstrap_loss(network, state.model, key_mc, x, x_t, t, target, settings)  # noqa: E731
             value = jax.lax.cond(is_late, late, plain)
         if settings.clean_weight:
             clean = jax.vmap(parts_of(target, settings.is_factorised))(x)
@@ -149,10 +150,25 @@ def _estimates(
     return in_chunks(lambda *row: noised_parts(parts_fn, *row), *rows, each=num * size_of(target))
 
 
+def less_noise(
+    key: Key, clean: Float[Array, "batch dim"], t: Float[Array, " batch"], settings: BNEMSettings
+) -> tuple[Float[Array, "batch dim"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    """x_u and u, drawn in the bin below that of t; and whether there is one: without, u is t."""
+    key_u, key_x = jax.random.split(key)
+    step = settings.bootstrap_variance
+    place = jnp.floor(variance(t, settings) / step)
+    has_bin = place >= 1.0
+    low, high = (time_of(jnp.maximum(place - back, 0.0) * step, settings) for back in (1.0, 0.0))
+    u = jnp.where(has_bin, low + (high - low) * jax.random.uniform(key_u, t.shape), t)
+    noise = jax.random.normal(key_x, clean.shape)
+    return clean + jnp.sqrt(variance(u, settings))[:, None] * noise, u, has_bin
+
+
 def _bootstrap_loss(
     network: Any,
     teacher: Any,
     key: Key,
+    clean: Float[Array, "batch dim"],
     x: Float[Array, "batch dim"],
     t: Float[Array, " batch"],
     target: Target,
@@ -160,14 +176,10 @@ def _bootstrap_loss(
 ) -> Float[Array, ""]:
     """The loss at t, on bootstrapped estimates where they are better, and at u."""
     num, num_boot = settings.num_mc - settings.num_bootstrap, settings.num_bootstrap
-    key_u, key_x, key_t_mc, key_u_mc, key_boot = jax.random.split(key, 5)
-    h, step = variance(t, settings), settings.bootstrap_variance
-    place = jnp.floor(h / step)
-    has_bin = place >= 1.0
-    low, high = (time_of(jnp.maximum(place - back, 0.0) * step, settings) for back in (1.0, 0.0))
-    u = jnp.where(has_bin, low + (high - low) * jax.random.uniform(key_u, t.shape), t)
+    key_u, key_t_mc, key_u_mc, key_boot = jax.random.split(key, 4)
+    x_u, u, has_bin = less_noise(key_u, clean, t, settings)
+    h = variance(t, settings)
     h_u = jnp.minimum(variance(u, settings), h)
-    x_u = x + jnp.sqrt(h - h_u)[:, None] * jax.random.normal(key_x, x.shape)
 
     own = _estimates(key_t_mc, x, t, num, target, settings)
     at_u = _estimates(key_u_mc, x_u, u, num_boot, target, settings)

@@ -54,7 +54,7 @@ class CMCDProcess(eqx.Module):
 
     def __init__(self, key: Key, dim: int, settings: CMCDSettings):
         self.control = Control(key, dim, settings, bias=0.0)
-        self.raw_betas = jnp.zeros(settings.num_path_steps)
+        self.raw_betas = jnp.ones(settings.num_path_steps)
         self.raw_factor = jnp.asarray(np.log(np.e - 1.0), jnp.float32)  # softplus of it is 1
         self.num_steps, self.dim = settings.num_path_steps, dim
         self.init_std, self.max_diffusion = settings.init_std, settings.max_diffusion

@@ -24,9 +24,10 @@ _SMALL = 1e-8
 
 
 class Control(eqx.Module):
-    """u(k, x) = clip(f(x, tau), 1e4) + g(tau) * clip(gradient, max_score), with tau learned features of the step k.
+    """u(k, x) = clip(f(x, h(tau)), 1e4) + g(tau) * clip(gradient, max_score), with tau sines and cosines of the step k.
 
-    Every component is clipped: one wild gradient would otherwise throw a path away.
+    Every component is clipped: one wild gradient would otherwise throw a path away. As in the published code, g has one
+    hidden layer more than f, and no gelu before its exit.
 
     Args:
         bias: what g starts as, in every coordinate.
@@ -39,14 +40,14 @@ class Control(eqx.Module):
     max_score: float = eqx.field(static=True)
 
     def __init__(self, key: Key, dim: int, settings: PathSettings, bias: float):
-        key_phase, key_times, key_states, key_gradients = jax.random.split(key, 4)
+        key_times, key_states, key_gradients = jax.random.split(key, 3)
         width, depth = settings.width, settings.depth
         self.max_score = settings.max_score
-        self.phase = jax.random.normal(key_phase, (_NUM_FREQUENCIES,))
+        self.phase = jnp.zeros((_NUM_FREQUENCIES,))
         self.times = _layers(key_times, [2 * _NUM_FREQUENCIES, width, width])
         *hidden, last = _layers(key_states, [dim + width, *[width] * depth, dim])
         self.states = (*hidden, _nearly(last, 0.0))
-        *hidden, last = _layers(key_gradients, [width, *[width] * depth, dim])
+        *hidden, last = _layers(key_gradients, [2 * _NUM_FREQUENCIES, width, *[width] * depth, dim])
         self.gradients = (*hidden, _nearly(last, bias))
 
     def __call__(
@@ -55,9 +56,10 @@ class Control(eqx.Module):
         """The control at one point. It is not differentiated by the gradient that it is given."""
         angles = np.linspace(_SLOWEST, _FASTEST, _NUM_FREQUENCIES, dtype=np.float32) * k.astype(jnp.float32)
         angles = angles + self.phase
-        time = _chain(self.times, jnp.concatenate([jnp.sin(angles), jnp.cos(angles)]))
-        state = _chain(self.states, jnp.concatenate([x, time]))
-        factor = _chain(self.gradients, time)
+        features = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
+        state = _chain(self.states, jnp.concatenate([x, _chain(self.times, features)]))
+        *hidden, last = self.gradients
+        factor = last(_chain(tuple(hidden), features))
         given = jnp.clip(jax.lax.stop_gradient(gradient), -self.max_score, self.max_score)
         return jnp.clip(state, -_LARGEST_STATE, _LARGEST_STATE) + factor * given
 

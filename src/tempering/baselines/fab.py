@@ -25,7 +25,7 @@ from tempering.kernels import HMC, ChainState, Kernel, RandomWalk, init
 from tempering.settings import FABSettings
 from tempering.targets import Referenced, Target
 from tempering.targets.base import Wrapper
-from tempering.types import Array, Float, Int, Key, Keys
+from tempering.types import Array, Bool, Float, Int, Key, Keys
 
 __all__ = ["FAB", "Buffer", "State", "ais", "buffer_loss"]
 
@@ -123,13 +123,22 @@ def ais(
 
 
 def buffer_loss(
-    flow: Flow, position: Float[Array, "batch dim"], log_q_old: Float[Array, " batch"], alpha: float, clip: float | None
+    flow: Flow,
+    position: Float[Array, "batch dim"],
+    log_q_old: Float[Array, " batch"],
+    alpha: float,
+    clip: float | None,
+    is_weighing: Bool[Array, " batch"],
 ) -> tuple[Float[Array, ""], tuple[Float[Array, " batch"], Float[Array, " batch"]]]:
-    """The loss on points of the buffer; with log q now, and the change of their log weights."""
-    log_q = jax.vmap(flow.log_density)(position)
+    """The loss on points of the buffer; with log q now, and the change of their log weights.
+
+    Points that do not weigh anything are drawn where the buffer has too few others. They count for nothing.
+    """
+    # An impossible point may be infinite, and 0 times its derivative is not 0.
+    log_q = jax.vmap(flow.log_density)(jnp.where(is_weighing[:, None], position, 0.0))
     change = (1.0 - alpha) * (jax.lax.stop_gradient(log_q) - log_q_old)
     weight = jnp.exp(change) if clip is None else jnp.minimum(jnp.exp(change), clip)
-    return -jnp.mean(weight * log_q), (jax.lax.stop_gradient(log_q), change)
+    return -jnp.mean(jnp.where(is_weighing, weight * log_q, 0.0)), (jax.lax.stop_gradient(log_q), change)
 
 
 def optimiser_of(settings: FABSettings) -> optax.GradientTransformation:
@@ -206,8 +215,9 @@ class FAB(Baseline):
         def update(carry: tuple, places: Array) -> tuple[tuple, tuple[Array, Array]]:
             arrays, optimiser, buffer = carry
             batch = buffer.position[places], buffer.log_q[places]
+            is_weighing = jnp.isfinite(buffer.log_weight[places])
             loss_of = lambda own: buffer_loss(  # noqa: E731
-                eqx.combine(own, rest), *batch, settings.alpha, settings.max_weight
+                eqx.combine(own, rest), *batch, settings.alpha, settings.max_weight, is_weighing
             )
             (loss, (log_q, change)), gradient = jax.value_and_grad(loss_of, has_aux=True)(arrays)
             # One point that the flow has left behind must not end training: its weight is brought up to date below.

@@ -93,4 +93,4 @@ class IDEM(Noised):
 
     def init_cost(self, settings: IDEMSettings, dim: int) -> Cost:
         del dim
-        return Cost(settings.num_new * settings.num_sde_steps * settings.num_mc * int(settings.is_first_estimated))
+        return Cost(settings.num_first * settings.num_sde_steps * settings.num_mc * int(settings.is_first_estimated))

@@ -34,6 +34,8 @@ class _StandIn(Target):
 
     dim: int = eqx.field(static=True)
     geometry: Centred | None
+    atom_kinds: tuple[int, ...] = eqx.field(static=True)
+    bonds: tuple[tuple[int, int], ...] = eqx.field(static=True)
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
         return -0.5 * jnp.sum(x**2)
@@ -48,7 +50,9 @@ def load_baseline(
     if target is not None and target.dim != dim:
         raise RunFolderError(f"{folder} holds a sampler in {dim} dimensions for a density of {target.dim}; fit again")
     settings = read_settings(facts["settings"])
-    like = target if target is not None else _StandIn(dim, chart if isinstance(chart, Centred) else None)
+    atoms, bonds = tuple(facts.get("atoms", ())), tuple((a, b) for a, b in facts.get("bonds", ()))
+    stand_in = _StandIn(dim, chart if isinstance(chart, Centred) else None, atoms, bonds)
+    like = target if target is not None else stand_in
     method, inner = baseline_of(settings.method), in_units(like, settings.scale)
     model = eqx.filter_eval_shape(method.init, jax.random.key(0), inner, settings).model
     sampler = BaselineSampler(
@@ -69,6 +73,8 @@ def load_baseline(
         structure=read_structure(facts["structure"], structure or (None if target is None else target.structure)),
         folder=folder,
         inner_dim=dim,
+        atoms=atoms,
+        bonds=bonds,
     )
     sampler.paid = Paid.load(folder, dim)
     sampler.seconds = read_seconds(folder)

@@ -115,7 +115,7 @@ class Noised(Baseline):
     def first_points(self, key: Key, target: Target, settings: Any) -> Float[Array, "num dim"]:
         """What the buffer starts with: draws of N(0, h(1)). Costs `init_cost`."""
         spread = jnp.sqrt(variance(jnp.ones(()), settings))
-        return spread * jax.random.normal(key, (settings.num_new, target.dim))
+        return spread * jax.random.normal(key, (settings.num_first, target.dim))
 
     def init(self, key: Key, target: Target, settings: ScoreSettings) -> NoisedState:
         key_network, key_points = jax.random.split(key)
@@ -163,7 +163,7 @@ class Noised(Baseline):
         del dim
         return self.update_cost(settings) * settings.num_inner
 
-    def draw(self, keys: Keys, model: Any, target: Target, settings: ScoreSettings) -> Float[Array, "num dim"]:
+    def draw(self, keys: Keys, model: Any, target: Any, settings: ScoreSettings) -> Float[Array, "num dim"]:
         # `target` is None where draws are free.
         x = reverse_sde(keys, lambda point, t: self.score(model, point, t, settings), model.dim, settings)
         if not settings.num_final_descent:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tempering.baselines.contract import Cost
 from tempering.baselines.registry import baseline_of
 from tempering.errors import BudgetError
-from tempering.runs.ledger import Ledger
+from tempering.runs.ledger import APART, Ledger
 from tempering.settings import BaselineSettings
 from tempering.targets.base import Target
 from tempering.targets.cost import has_gradient, points_per_gradient
@@ -73,8 +73,8 @@ def planned(settings: BaselineSettings, dim: int, budget: int | None, per_gradie
         raise BudgetError(
             f"{method.title} needs a `budget`, or num_steps in its settings, to know when to end: {words}"
         )
-    if last:
-        num_final = min(num_final, int(_FINAL_SHARE * budget) // last)
+    if last:  # the first step comes before any weighted draw
+        num_final = min(num_final, int(_FINAL_SHARE * budget) // last, max(0, budget - first - each) // last)
     num_steps = (budget - first - num_final * last) // max(1, each)
     if num_steps < 1:
         raise BudgetError(
@@ -101,7 +101,7 @@ def enter(ledger: Ledger, stage: str, target: Target, cost: Cost) -> None:
     is_whole = each == 1 and has_gradient(target)
     with_gradient = (cost.points - cost.value_only) * each
     # One entry is refused or made as a whole: the budget is asked for all of it first.
-    if ledger.budget is not None and ledger.total + cost.in_points(each) > ledger.budget:
+    if stage not in APART and ledger.budget is not None and ledger.total + cost.in_points(each) > ledger.budget:
         ledger.spend(stage, cost.in_points(each))
     if with_gradient or cost.hessian_vector:
         ledger.spend(stage, with_gradient, with_gradient=is_whole, hessian_vector=cost.hessian_vector)

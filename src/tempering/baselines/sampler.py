@@ -42,6 +42,7 @@ class BaselineSampler(Sampler):
 
     Args:
         inner_dim: dimension of the coordinates that the method works in.
+        atoms, bonds: of a molecule, as its target has them; a network of particles is built by them.
     """
 
     # A method draws with a model of its own, and has neither the network nor the solver of a diffusion model.
@@ -50,6 +51,8 @@ class BaselineSampler(Sampler):
     sampling: None
     settings: Any = None
     inner_dim: int = 0
+    atoms: tuple[int, ...] = ()
+    bonds: tuple[tuple[int, int], ...] = ()
 
     @property
     def baseline(self) -> Baseline:
@@ -155,7 +158,8 @@ class BaselineSampler(Sampler):
     def facts(self) -> dict[str, Any]:
         """Everything but the arrays, JSON-ready."""
         own = {"format": FORMAT, "inner_dim": self.inner_dim, "evaluations_per_draw": self.evaluations_per_draw}
-        return super().facts() | own
+        molecule = {"atoms": self.atoms, "bonds": self.bonds} if self.atoms else {}
+        return super().facts() | own | molecule
 
 
 def _chunks(key: Key, num: int) -> list[Keys]:
@@ -210,6 +214,8 @@ def finished(
         structure=target.structure,
         settings=settings,
         inner_dim=target.dim,
+        atoms=tuple(map(int, target.atom_kinds)),
+        bonds=tuple((int(a), int(b)) for a, b in target.bonds),
     )
     if plan.num_final == 0:
         return sampler

@@ -1,9 +1,11 @@
 """The networks of iDEM and BNEM: scores and energies of a point at a time t. Unbatched.
 
 Vectors have an MLP on sines of every coordinate. Particles have the library's EGNN: scores turn with a configuration,
-energies do not change, and both follow a relabelling.
+energies do not change, and both follow a relabelling of particles that are alike. It knows the atoms and bonds of a
+molecule.
 """
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +19,6 @@ from tempering.diffusion.networks.linear import Linear
 from tempering.settings import Network
 from tempering.settings.score_baselines import ScoreSettings
 from tempering.targets.base import Target
-from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
 
 __all__ = ["Energy", "ParticleEnergies", "ParticleScore", "VectorScore", "energy_network", "score_network"]
@@ -67,9 +68,12 @@ class _Particles(eqx.Module):
     network: EGNN
     settings: ScoreSettings = eqx.field(static=True)
 
-    def __init__(self, key: Key, geometry: Centred, settings: ScoreSettings):
+    def __init__(self, key: Key, target: Target, settings: ScoreSettings):
+        geometry = target.geometry
+        assert geometry is not None
         num, axes = geometry.num_particles, geometry.spatial_dim
         own = Network("egnn", settings.width, settings.depth, 0, False, num_particles=num, spatial_dim=axes)
+        own = dataclasses.replace(own, atoms=target.atom_kinds, bonds=target.bonds)
         self.network = EGNN(key, geometry, own)
         self.settings = settings
 
@@ -90,8 +94,8 @@ class ParticleScore(eqx.Module):
 
     particles: _Particles
 
-    def __init__(self, key: Key, geometry: Centred, settings: ScoreSettings):
-        self.particles = _Particles(key, geometry, settings)
+    def __init__(self, key: Key, target: Target, settings: ScoreSettings):
+        self.particles = _Particles(key, target, settings)
 
     @property
     def dim(self) -> int:
@@ -131,9 +135,9 @@ class ParticleEnergies(eqx.Module):
     read: Linear
     is_factorised: bool = eqx.field(static=True)
 
-    def __init__(self, key: Key, geometry: Centred, settings: ScoreSettings, is_factorised: bool):
+    def __init__(self, key: Key, target: Target, settings: ScoreSettings, is_factorised: bool):
         key_network, key_read = jax.random.split(key)
-        self.particles = _Particles(key_network, geometry, settings)
+        self.particles = _Particles(key_network, target, settings)
         self.read, self.is_factorised = Linear(settings.width, 1, key=key_read), is_factorised
 
     @property
@@ -151,12 +155,12 @@ class ParticleEnergies(eqx.Module):
 def score_network(key: Key, target: Target, settings: ScoreSettings) -> Any:
     """A score (x, t) -> (dim,), freshly initialised."""
     if target.geometry is not None:
-        return ParticleScore(key, target.geometry, settings)
+        return ParticleScore(key, target, settings)
     return VectorScore(key, target.dim, settings)
 
 
 def energy_network(key: Key, target: Target, settings: ScoreSettings, is_factorised: bool) -> Any:
     """A log density in parts (x, t) -> (part,), freshly initialised."""
     if target.geometry is not None:
-        return ParticleEnergies(key, target.geometry, settings, is_factorised)
+        return ParticleEnergies(key, target, settings, is_factorised)
     return Energy(key, target.dim, settings)

@@ -41,7 +41,8 @@ _FAB_MOG40 = FABSettings(
     max_weight=None,
     learning_rate=1e-4,
 )
-# fab-jax's settings: its log Z is the one to reproduce. fab-torch's many_well.yaml spends 9.5e9 points.
+# fab-jax's settings: its log Z is the one to reproduce. Its least buffer is 40 batches, and it begins with one more.
+# fab-torch's many_well.yaml spends 9.5e9 points.
 _FAB_MW32 = FABSettings(
     num_steps=10_000,
     num_layers=8,
@@ -51,7 +52,7 @@ _FAB_MW32 = FABSettings(
     step_size=0.01,
     batch_size=1024,
     buffer_size=409_600,
-    first_buffer_size=40_960,
+    first_buffer_size=41_984,
     learning_rate=2e-4,
     first_learning_rate=2e-5,
     num_warmup=10,
@@ -64,6 +65,7 @@ _FAB_MW32_TORCH = dataclasses.replace(
     num_steps=221_915,
     num_layers=10,
     width=320,
+    is_mixing=True,
     num_levels=4,
     step_size=1.0,
     batch_size=2048,

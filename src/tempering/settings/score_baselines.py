@@ -18,6 +18,7 @@ class ScoreSettings(BaselineSettings):
         batch_size: estimates of an update.
         num_inner: updates of the network in an outer loop.
         num_new: samples that join the buffer after them.
+        num_first: points that the buffer starts with.
         buffer_size: of the first-in first-out buffer.
         num_sde_steps: of a draw.
         noise_scale: of the noise of the reverse SDE; 1 is the SDE itself.
@@ -36,6 +37,7 @@ class ScoreSettings(BaselineSettings):
     batch_size: int = 512
     num_inner: int = 100
     num_new: int = 1000
+    num_first: int = 1024
     buffer_size: int = 10_000
     num_sde_steps: int = 1000
     noise_scale: float = 1.0
@@ -51,9 +53,11 @@ class ScoreSettings(BaselineSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        counts = ("num_mc", "batch_size", "num_inner", "num_new", "buffer_size", "num_sde_steps", "width", "depth")
-        for name in counts:
+        counts = ("num_mc", "batch_size", "num_inner", "num_new", "num_first", "buffer_size", "num_sde_steps")
+        for name in (*counts, "width", "depth"):
             require_count(name, getattr(self, name))
+        is_held = self.num_first <= self.buffer_size
+        require(is_held, "num_first", self.num_first, f"at most buffer_size = {self.buffer_size}")
         require_count("num_final_descent", self.num_final_descent, 0)
         for name in ("sigma_min", "sigma_max", "max_score", "learning_rate", "max_norm", "descent_size"):
             require_positive(name, getattr(self, name))
