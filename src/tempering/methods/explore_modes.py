@@ -50,8 +50,7 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
         reference, states = _drawn(key_draw, run, is_mended=temperatures == (1.0,))
         draws = _together(key_order, run.target, reference, states)
     run.tell("drawing from the modes", 0, way.num_draws, way.num_draws)
-    value = np.asarray(states[1])[len(found.drawn[1]) :]
-    num_nonfinite = int(np.sum(~np.isfinite(value) & ~np.isneginf(value)))
+    num_nonfinite = _num_nonfinite(*states[1:])
     buffers = []
     for level, (temperature, beta) in enumerate(zip(temperatures, np.asarray(betas_of(temperatures)), strict=True)):
         weighted = Weighted(draws.states, beta * draws.log_ratio, num_nonfinite if level == 0 else 0)
@@ -68,6 +67,13 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     kept = tuple(buffers[-keep:])
     sigma_max = largest_sigma(settings.noise, kept[0])
     return Levels(temperatures[-keep:], kept, jnp.ones((2,)), sigma_max, run.networks, has_gradient(run.target))
+
+
+def _num_nonfinite(value: Array, gradient: Array) -> int:
+    """Draws that are NaN or +inf, or have no finite gradient, and so no weight. Those of the atlas are among them."""
+    value, gradient = np.asarray(value), np.asarray(gradient)
+    is_usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1)
+    return int(np.sum(~is_usable & ~np.isneginf(value)))
 
 
 _PARTS = (0.5, 0.25, 0.25)

@@ -132,6 +132,7 @@ def with_final_weights(
     # A few heavy draws have no error to be pooled by: log Z rests on the others alone, if there are any.
     is_usable = float(weighted.pareto_k) <= RELIABLE_K or not others
     log_z, error = (finite_or_none(value) for value in pooled_log_z([own] * is_usable + others))
+    sampler.levels[-1].num_nonfinite += weighted.num_nonfinite
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
     seen = coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, jnp.ones(()))
     return dataclasses.replace(
