@@ -240,10 +240,10 @@ def test_how_determinants_are_known_is_a_finding():
 
 def test_a_heavy_tail_is_told_to_be_compared_over_seeds():
     (found,) = diagnose(sampler_of(pareto_k=0.834)).troubles()
-    for words in ("Pareto k 0.83", "above 0.7", "not to be relied on", "budget", "several seeds"):
+    for words in ("Pareto k 0.83", "above 0.7", "not rely on weighted means", "budget", "several seeds"):
         assert words in found.line()
     (found,) = diagnose(sampler_of(ess_fraction=0.04)).troubles()
-    assert "differ from the target" in found.meaning and "several seeds" not in found.advice
+    assert "do not follow the density" in found.meaning and "several seeds" not in found.advice
 
 
 def test_a_tail_is_judged_by_what_it_may_hold():

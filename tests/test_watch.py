@@ -94,7 +94,7 @@ def test_a_killed_run_says_how_to_go_on(run):
     run.close()
     code, out, errors = command("watch", run.path)
     assert code == 1 and "stopped" in out and "777" in out
-    assert "process of this run is gone" in errors and f"`tempering resume {run.path}`" in errors
+    assert "process of this run has ended" in errors and f"`tempering resume {run.path}`" in errors
 
 
 def test_a_finished_run_is_shown_with_its_verdict_and_ends_at_once(run):

@@ -40,8 +40,8 @@ def watch(folder: Path, once: bool, report: bool, every: float) -> int:
         console.print(view(state))
     if state.status == "stopped":
         print(
-            f"tempering: the process of this run is gone; `tempering resume {folder}` goes on from the last finished "
-            "part, and a fit of tp.fit goes on with the same call",
+            f"tempering: the process of this run has ended; `tempering resume {folder}` goes on from the last finished "
+            "part, and a fit of tp.fit goes on if you make the same call",
             file=sys.stderr,
         )
         return 1
@@ -115,10 +115,10 @@ def view(state: State) -> RenderableType:
     parts.append(bars)
     if state.status == "running" and state.silence > _SILENT:
         parts.append(
-            Text(f"no news for {duration_text(state.silence)}: it compiles, or takes a long step", style="dim")
+            Text(f"no news for {duration_text(state.silence)}: the run is compiling, or makes a long step", style="dim")
         )
     if state.status == "running" and not event:
-        parts.append(Text("starting or compiling: nothing is reported yet", style="dim"))
+        parts.append(Text("the run is starting or compiling; it has reported nothing yet", style="dim"))
     if state.status == "running" and event.get("note"):
         parts.append(Text(str(event["note"]), style="dim"))
     if state.levels:

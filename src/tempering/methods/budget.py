@@ -80,8 +80,8 @@ def default_budget(dim: int) -> int:
 def split_budget(budget: int, dim: int) -> tuple[int, int]:
     """Split one budget into evaluations for the fit and evaluations for weighted draws afterwards.
 
-    A quarter goes into weighted draws, 20,000 at most. Below a quarter of the default budget all goes into the fit:
-    weights of a poor model are worth little.
+    A quarter goes into weighted draws, 20,000 at most. A budget below a quarter of the default goes into the fit alone,
+    because weights of a poor model are worth little.
 
     Example:
         >>> import tempering as tp

@@ -74,7 +74,7 @@ class Distribution(eqx.Module):
 
 
 class Uniform(Distribution):
-    """Uniform between `low` and `high`, both finite.
+    """The uniform distribution between `low` and `high`. Both must be finite.
 
     Example:
         >>> import tempering as tp
@@ -105,7 +105,7 @@ class Uniform(Distribution):
 
 
 class Normal(Distribution):
-    """Normal distribution. With an array for the mean, independent numbers.
+    """The normal distribution. If the mean is an array, its numbers are independent.
 
     With a mean of shape (dim,) it can be a `reference=` as well.
 
@@ -139,7 +139,7 @@ class Normal(Distribution):
 
 
 class LogNormal(Distribution):
-    """The exponential of a normal number with `mean` and `std`, which are those of the logarithm.
+    """The distribution of exp(z), where z is normal. `mean` and `std` are those of z, the logarithm.
 
     Example:
         >>> import tempering as tp
@@ -159,7 +159,7 @@ class LogNormal(Distribution):
 
 
 class HalfNormal(Distribution):
-    """The absolute value of a normal number with mean 0 and standard deviation `std`."""
+    """The distribution of |z|, where z is normal with mean 0 and standard deviation `std`."""
 
     std: Float[Array, "*shape"]
 
@@ -172,7 +172,7 @@ class HalfNormal(Distribution):
 
 
 class Exponential(Distribution):
-    """Exponential distribution: the density is rate exp(-rate x) for x > 0. The mean is 1 / rate."""
+    """The exponential distribution. Its density is rate exp(-rate x) for x > 0, and its mean is 1 / rate."""
 
     rate: Float[Array, "*shape"]
 
@@ -186,9 +186,9 @@ class Exponential(Distribution):
 
 
 class Gamma(Distribution):
-    """Gamma distribution: the density is proportional to x^(concentration - 1) exp(-rate x) for x > 0.
+    """The gamma distribution. Its density is proportional to x^(concentration - 1) exp(-rate x) for x > 0.
 
-    The mean is concentration / rate.
+    Its mean is concentration / rate.
     """
 
     concentration: Float[Array, "*shape"]
@@ -206,7 +206,7 @@ class Gamma(Distribution):
 
 
 class Beta(Distribution):
-    """Beta distribution: the density is proportional to x^(a - 1) (1 - x)^(b - 1) between 0 and 1."""
+    """The beta distribution. Its density is proportional to x^(a - 1) (1 - x)^(b - 1) between 0 and 1."""
 
     a: Float[Array, "*shape"]
     b: Float[Array, "*shape"]
@@ -225,13 +225,13 @@ class Beta(Distribution):
 class StudentT(Distribution):
     """Student's distribution. Its tails fall as |x|^-(nu + 1); its standard deviation is scale sqrt(nu / (nu - 2)).
 
-    With a mean of shape (dim,) it is the multivariate one with a diagonal scale, (1 + |z|^2 / nu)^(-(nu + dim) / 2),
-    as a prior and as a reference: its coordinates are not independent.
+    With a mean of shape (dim,) it is the multivariate distribution with a diagonal scale, (1 + |z|^2 / nu)^(-(nu + dim)
+    / 2), as a prior and as a reference. Its coordinates are not independent.
 
     Args:
-        mean: a number, or (dim,).
-        scale: of the same shape, or one number for all.
-        nu: degrees of freedom; small means heavy.
+        mean: a number, or an array (dim,).
+        scale: an array of the same shape, or one number for all.
+        nu: the degrees of freedom. A small number means heavy tails.
     """
 
     mean: Float[Array, "*shape"]

@@ -264,7 +264,7 @@ ordered: Support = _Ordered()
 
 
 def above(low: float | int) -> Support:
-    """A support: numbers greater than `low`.
+    """The support of numbers greater than `low`.
 
     Example:
         >>> import tempering as tp
@@ -274,12 +274,12 @@ def above(low: float | int) -> Support:
 
 
 def below(high: float | int) -> Support:
-    """A support: numbers less than `high`."""
+    """The support of numbers less than `high`."""
     return _Below(high)
 
 
 def interval(low: float | int, high: float | int) -> Support:
-    """A support: numbers between `low` and `high`, both finite.
+    """The support of numbers between `low` and `high`. Both must be finite.
 
     Example:
         >>> import tempering as tp
