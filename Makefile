@@ -52,7 +52,7 @@ $(DOCS): pyproject.toml constraints.txt
 	@touch $@
 
 docs: $(DOCS)  ## the documentation site, in site/; fails on a broken link
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean  # not --quiet: it hides warnings from `strict` too, and all would pass
 	@echo "open site/index.html"
 
 notebooks: $(INSTALLED)  ## run examples/notebooks/*.py and write docs/examples; one: make notebooks NAMES=mog40
