@@ -119,7 +119,7 @@ def pilot_settings(pilot: Pilot, budget: int, kernel, spent: int = 0) -> Pilot:
         least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE)
         raise BudgetError(
             f"a budget of {budget:,} evaluations is too small to find the hottest temperature: give at least "
-            f"{least:,}, or a `ladder=` of your own"
+            f"{least:,}, or two temperatures by `ladder=` (on a command line `--set ladder.temperatures=[4,1]`)"
         )
     return dataclasses.replace(pilot, num_chains=num_chains, num_steps=num_steps)
 
