@@ -5,6 +5,7 @@ them.
 """
 
 import math
+from dataclasses import replace
 
 from tempering.runs.records import IMPROVED, Checks, LevelRecord
 from tempering.sampler.diagnosis.comparison import log_z_agreement
@@ -39,7 +40,7 @@ from tempering.sampler.diagnosis.thresholds import (
 )
 from tempering.sampler.diagnosis.verdict import Finding
 
-__all__ = ["recorded_findings", "weight_findings"]
+__all__ = ["beside_prior", "recorded_findings", "weight_findings"]
 
 _REFERENCE = (
     "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
@@ -50,6 +51,21 @@ _COVER = (
     "give `scale=` or `init=` that covers where the density may be, a hotter `ladder=`, or a larger `budget`, and "
     "compare two fits by diagnose(other=)"
 )
+
+_NOT_BESIDE_PRIOR = {
+    "a wider `scale=` or an `init=`": "an `init=`",
+    "`scale=` or `init=`": "`init=`",
+    ", `support=` or `reference=`": "",
+}
+"""Advice that `tp.fit` refuses beside a prior, and what is left of it there."""
+
+
+def beside_prior(finding: Finding) -> Finding:
+    """The finding with advice that can be followed where there is a prior."""
+    advice = finding.advice
+    for words, rest in _NOT_BESIDE_PRIOR.items():
+        advice = advice.replace(words, rest)
+    return replace(finding, advice=advice)
 
 
 def recorded_findings(sampler) -> list[Finding]:
@@ -275,7 +291,7 @@ def weight_findings(sampler) -> list[Finding]:
     if all_draws is not None and num != sampler.checks.num_final_draws:
         measured += f" (of the fit's {sampler.checks.num_final_draws or 0:,} alone {_number(sampler.ess_fraction):.3f})"
     if unseen is not None:
-        measured += f", {unseen:.1%} of the mass beyond the largest weight"
+        measured += f", {_mass(unseen)} beyond the largest weight"
     has_tail = _has_tail(k, unseen, num, HIGH_K)
     has_no_mean = has_tail and k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
@@ -291,7 +307,7 @@ def weight_findings(sampler) -> list[Finding]:
             meaning += ", and draws without weights do not follow the density"
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     elif has_tail:
-        why = f"a k above {HIGH_K}" if unseen is None else f"{unseen:.0%} of the mass may lie beyond what was drawn"
+        why = f"a k above {HIGH_K}" if unseen is None else f"{_mass(unseen)} may lie beyond what was drawn"
         meaning = (
             f"{why}: the largest weights have a heavy tail. The region that they stand for is drawn too rarely. Do not "
             "rely on weighted means, log Z and their errors"
@@ -305,6 +321,11 @@ def weight_findings(sampler) -> list[Finding]:
             log_z_agreement("log Z of the last level and the final draws", pairs[0], pairs[1], "doubtful", _MORE)
         )
     return findings
+
+
+def _mass(unseen: float) -> str:
+    """Mass that was not drawn. It is measured by that of all draws, and the fitted tail may foretell more than that."""
+    return f"{unseen:.1%} of the mass" if unseen <= 1 else "more mass than all draws have"
 
 
 def _covered(sampler) -> list[Finding]:
