@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tempering.errors import RunFolderError, SettingsError, require_extra
 from tempering.lab.report.contents import Story, read_contents
 from tempering.lab.report.page import rendered
@@ -183,14 +185,18 @@ def compare_page(comparison: Comparison, path: str | Path) -> Path:
 
 def _with_pictures(comparison: Comparison, name: str, values: tuple[str, ...], apart: float | None) -> dict[str, Any]:
     """A parameter with its marginal in every run, all on one axis."""
-    columns = []
-    for story in comparison.stories:
-        answer = story.answer
-        has_draws = answer is not None and answer.shares is not None
-        columns.append((answer.values[:, answer.names.index(name)], answer.shares) if has_draws else None)
+    columns = [_column(story, name) for story in comparison.stories]
     window = _window([column for column in columns if column is not None])
-    pictures = ["" if column is None else small_histogram(*column, 170, 40, window) for column in columns]
+    pictures = ["" if column is None else small_histogram(column[0], column[1], 170, 40, window) for column in columns]
     return {"name": name, "values": list(zip(comparison.names, values, pictures, strict=True)), "apart": apart}
+
+
+def _column(story: Story, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """A parameter's values in the draws of a run, with their shares; None for a run without draws."""
+    shares = None if story.answer is None else story.answer.shares
+    if story.answer is None or shares is None:
+        return None
+    return story.answer.values[:, story.answer.names.index(name)], shares
 
 
 def _window(columns: list) -> tuple[float, float]:
