@@ -131,7 +131,8 @@ def view(state: State) -> RenderableType:
 def _times(state: State) -> str:
     left = state.event.get("seconds_left") if state.status == "running" else None
     known = f"   left {duration_text(left)}" if isinstance(left, int | float) else ""
-    return f"   {duration_text(state.seconds)} so far{known}"
+    so_far = " so far" if state.status == "running" else ""
+    return f"   {duration_text(state.seconds)}{so_far}{known}"
 
 
 def _stage_left(event: dict[str, Any]) -> str:

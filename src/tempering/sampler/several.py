@@ -23,7 +23,7 @@ __all__ = ["Samplers", "folder_of", "seeds_in", "seeds_of"]
 
 FILE, FORMAT = "samplers.json", "tempering samplers 1"
 _STATUS = {"trustworthy": "good"}
-_APART = "compare them with fits of other seeds and a larger `budget`: one at least is of another density"
+_APART = "compare them with fits of other seeds and a larger `budget`: at least one of them is wrong"
 
 
 def seeds_of(given: Any) -> tuple[int, ...] | None:
