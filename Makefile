@@ -48,7 +48,7 @@ slow: $(INSTALLED)  ## all slow tests
 # The site needs its own tools and nothing of the library's: pages are read, not run.
 $(DOCS): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt mkdocs-material 'mkdocstrings[python]' ruff  # ruff breaks signatures
 	@touch $@
 
 docs: $(DOCS)  ## the documentation site, in site/; fails on a broken link

@@ -163,7 +163,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     Raises:
         DensityError, SettingsError, BudgetError, RunFolderError: for bad input, if possible before anything is spent.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp, tempering as tp
         >>> tp.fit(lambda x: -0.5 * x**2, dim=2)  # a vector: refused before anything is spent
         Traceback (most recent call last):
@@ -290,7 +290,7 @@ def load(
     Returns:
         A `Sampler`, or `Samplers` if several were saved together.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> tp.load("no-such-folder")
         Traceback (most recent call last):

@@ -134,7 +134,7 @@ def from_callable(
 
     An exception in `fn` ends the fit, and `tp.fit` raises it unchanged. Wrong shapes are a DensityError.
 
-    Example:
+    Examples:
         >>> import numpy as np, tempering as tp
         >>> target = tp.from_callable(lambda x: -0.5 * np.sum(x**2), dim=2)
         >>> target.has_gradient

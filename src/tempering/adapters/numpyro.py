@@ -260,7 +260,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
             plate or a `numpyro.param`.
         DensityError: if the model raises.
 
-    Example:
+    Examples:
         >>> import numpyro, numpyro.distributions as dist, tempering as tp
         >>> def model(y=None):
         ...     mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))

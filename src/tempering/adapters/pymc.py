@@ -204,7 +204,7 @@ def from_pymc(model: Any) -> PyMCTarget:
             discrete one.
         DensityError: if PyTensor cannot compile the model to JAX.
 
-    Example:
+    Examples:
         >>> target = tp.from_pymc(model)  # doctest: +SKIP
         >>> tp.fit(target).sample(1000)["slope"]  # doctest: +SKIP
     """

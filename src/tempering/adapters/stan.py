@@ -208,7 +208,7 @@ def from_stan(model: Any, data: Any = None, *, host: Mapping[str, Any] | None = 
         SettingsError: if BridgeStan is not installed, if there is no such file, or if the model has no parameters.
         DensityError: if the model cannot be compiled or does not take the data.
 
-    Example:
+    Examples:
         >>> target = tp.from_stan("eight_schools.stan", "eight_schools.json")  # doctest: +SKIP
         >>> tp.fit(target).sample(1000)["theta"]  # doctest: +SKIP
     """

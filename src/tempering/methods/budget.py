@@ -83,7 +83,7 @@ def split_budget(budget: int, dim: int) -> tuple[int, int]:
     A quarter goes into weighted draws, 20,000 at most. A budget below a quarter of the default goes into the fit alone,
     because weights of a poor model are worth little.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> fitting, weighing = tp.split_budget(50_000, dim=2)
         >>> fitting, weighing

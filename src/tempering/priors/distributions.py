@@ -76,7 +76,7 @@ class Distribution(eqx.Module):
 class Uniform(Distribution):
     """The uniform distribution between `low` and `high`. Both must be finite.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> prior = {"angle": tp.Uniform(0.0, 3.14), "mass": tp.LogNormal(0.0, 1.0)}
         >>> tp.Uniform(2.0, 1.0)
@@ -113,7 +113,7 @@ class Normal(Distribution):
         mean: a number or an array.
         std: the standard deviation: an array of the same shape, or one number for all.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp, tempering as tp
         >>> round(float(tp.Normal(jnp.zeros(2), 1.0).log_density(jnp.zeros(2))), 4)
         -1.8379
@@ -141,7 +141,7 @@ class Normal(Distribution):
 class LogNormal(Distribution):
     """The distribution of exp(z), where z is normal. `mean` and `std` are those of z, the logarithm.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> tp.LogNormal(0.0, 0.5).shape
         ()

@@ -45,7 +45,7 @@ class Ledger:
         hessian_vector: products of the Hessian with a vector, by stage. They are counted apart from the points.
         clock: the time that a fit may take.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> ledger = tp.Ledger(budget=100)
         >>> ledger.spend("pilot", 60)

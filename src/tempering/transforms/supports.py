@@ -266,7 +266,7 @@ ordered: Support = _Ordered()
 def above(low: float | int) -> Support:
     """The support of numbers greater than `low`.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> support = {"temperature": tp.above(273.15)}
     """
@@ -281,7 +281,7 @@ def below(high: float | int) -> Support:
 def interval(low: float | int, high: float | int) -> Support:
     """The support of numbers between `low` and `high`. Both must be finite.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> support = [tp.positive, tp.interval(0.0, 1.0)]
         >>> tp.interval(1.0, 0.0)

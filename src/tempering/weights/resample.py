@@ -116,7 +116,7 @@ def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
     The draws are put in order along a Hilbert curve, and points are picked at even steps of the cumulative weight. So
     every part of the curve gets its share of points to within one (Gerber, Chopin and Whiteley 2019).
 
-    Example:
+    Examples:
         >>> import numpy as np, tempering as tp
         >>> draws = np.array([[0.0], [1.0], [2.0]], np.float32)
         >>> points = tp.resample(draws, np.log([0.5, 0.25, 0.25]), 400)

@@ -53,7 +53,7 @@ class PairPotential(Target):
 
     U(x) = c sum_{i<j} V(|x_i - x_j|) + (k/2) sum_i |x_i - xbar|^2, where xbar is the centre of mass.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> cluster = tp.PairPotential(lambda r: r**-12 - 2 * r**-6, num_particles=7, spatial_dim=3, trap=1.0)
         >>> cluster.dim
