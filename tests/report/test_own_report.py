@@ -137,6 +137,8 @@ def test_a_run_without_draws_leaves_the_others_comparable(own, a_copy, tmp_path)
     comparison = compare_runs([own, unfinished, other])
     lines = "\n".join(compare_lines(comparison))
     assert dict(comparison.rows)["method"] == ("PTSD", "PTSD", "PTSD"), "by its title"
+    again = make_report(unfinished).read_text(encoding="utf-8")
+    assert "with the arguments of the first call it goes on" in again and "tp.load(" not in again, "nothing to load yet"
     assert "unfinished has no draws to compare" in lines and "more than 4 standard errors in log Z" in lines
     assert all(values[1] == "–" for _, values, _ in comparison.parameters) and len(comparison.parameters) == 4
     page = compare_page(comparison, tmp_path / "a.html").read_text(encoding="utf-8")
