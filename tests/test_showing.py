@@ -174,6 +174,8 @@ def test_arviz_has_chains_weights_and_no_complaint(sampler):
         table = arviz.summary(data)
     assert table["r_hat"].notna().all() and (table["r_hat"] < 1.05).all()
     assert sampler.ledger.points == spent
+    assert data.posterior.attrs["verdict"] == sampler.diagnose().line().removeprefix("verdict: ")
+    assert f"effective share {np.sum(shares) ** 2 / np.sum(shares**2) / 600:.3f}" in data.posterior.attrs["weights"]
     again = sampler.to_arviz(8, seed=5, weighted=True, num_chains=2)
     assert again.posterior["x"].shape == (2, 4, 3) and {"log_weights", "log_density"} <= set(again.sample_stats)
     np.testing.assert_allclose(again.sample_stats["log_density"].values.ravel(), log_density[:8], rtol=1e-4, atol=1e-3)

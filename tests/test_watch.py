@@ -85,7 +85,7 @@ def test_a_silent_run_is_said_to_be_silent_and_its_clock_goes_on(run):
 
 def test_a_run_without_an_event_yet_is_said_to_start(run):
     code, out, _ = command("watch", run.path, "--once")
-    assert code == 0 and "nothing is reported yet" in out
+    assert code == 0 and "it has reported nothing yet" in out
 
 
 def test_a_killed_run_says_how_to_go_on(run):
@@ -94,7 +94,7 @@ def test_a_killed_run_says_how_to_go_on(run):
     run.close()
     code, out, errors = command("watch", run.path)
     assert code == 1 and "stopped" in out and "777" in out
-    assert "process of this run is gone" in errors and f"`tempering resume {run.path}`" in errors
+    assert "process of this run has ended" in errors and f"`tempering resume {run.path}`" in errors
 
 
 def test_a_finished_run_is_shown_with_its_verdict_and_ends_at_once(run):

@@ -3,6 +3,7 @@
 Names are imported when they are first used (PEP 562): `import tempering` and `tempering --help` load no JAX.
 """
 
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,8 @@ def __getattr__(name: str) -> Any:
         return value
     if not name.startswith("_") and find_spec(f"tempering.{name}") is not None:
         return import_module(f"tempering.{name}")
-    raise AttributeError(f"module 'tempering' has no attribute {name!r}")
+    # With the name and the module Python itself asks: did you mean ...?
+    raise AttributeError(f"module 'tempering' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

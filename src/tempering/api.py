@@ -115,52 +115,55 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
             such a tree, and draws, `init` and `log_prob` are such trees.
         support: where the coordinates lie: `tp.positive`, `tp.interval(low, high)`, `tp.above(low)`, `tp.below(high)`,
             `tp.simplex`, `tp.ordered` or `tp.real`. One for all, or a list with one for each; with `like` a dict of
-            those that are not real. The method works in unbounded coordinates, with the Jacobian; `scale` is in these.
-            If all coordinates lie in intervals, the path begins at the uniform distribution.
+            those that are not real. The method works in unbounded coordinates and adds the Jacobian itself; `scale` is
+            in these coordinates. If all coordinates lie in intervals, the path begins at the uniform distribution.
         prior: one distribution for all coordinates, such as `tp.Normal(0.0, 1.0)`; a list with one for each; or a dict
-            by name, where `log_density` takes such a dict. `tp.Uniform`, `tp.Normal`, `tp.LogNormal`, `tp.HalfNormal`,
-            `tp.Exponential`, `tp.Beta`, `tp.Gamma`, `tp.StudentT`, or NumPyro's. Only the likelihood is tempered, and
-            `sampler.log_z` is the evidence (docs/evidence.md).
-        prior_transform: in place of `prior`, a JAX function from the unit cube, (dim,), to the parameters, as nested
-            samplers take it. `dim` is the dimension of the cube.
+            by name, if `log_density` takes such a dict. Distributions are `tp.Uniform`, `tp.Normal`, `tp.LogNormal`,
+            `tp.HalfNormal`, `tp.Exponential`, `tp.Beta`, `tp.Gamma`, `tp.StudentT`, and NumPyro's. Only the likelihood
+            is tempered, and `sampler.log_z` is the evidence (docs/evidence.md).
+        prior_transform: give it in place of `prior`. It is a JAX function from the unit cube, (dim,), to the
+            parameters, as nested samplers take it. `dim` is the dimension of the cube.
         reference: a normalised distribution with `log_density(x)` and `sample(key, num)`, such as
             `tp.Normal(mean, std)` or `tp.StudentT(mean, scale, nu)`. The path from hot to cold begins at it. Levels
             are r^(1 - 1/T) p^(1/T), and chains start from its draws. None takes the target's own, such as a NumPyro
-            model's prior. "none" takes none.
+            model's prior. "none" uses no reference.
         method: "ptsd"; "ptsd_paper" for the paper's Algorithm 1 to the letter; "pt_dm" for parallel tempering with one
-            diffusion model; "reweighted" for levels made by reweighting, without guidance. Methods of others to compare
-            with (docs/baselines.md): "fab", "dds", "cmcd", "idem", "bnem", "dikl". They need a `budget`, or `num_steps`
-            in their settings, and `scale` is their unit of length.
-        budget: the most evaluations of the density to spend; never exceeded. None takes 50,000 + 10,000 dim, or what
-            the settings need if they give the sizes.
-        seed: everything random follows from it. A list such as `[0, 1, 2]` fits each in turn, with the budget each.
-        scale: the standard deviation of the starting points around the origin. 1 if neither it, nor `init`, nor a
-            reference is given, and the target has no starting points of its own.
+            diffusion model; "reweighted" for levels made by reweighting, without guidance. Methods of other authors,
+            for comparison (docs/baselines.md), are "fab", "dds", "cmcd", "idem", "bnem" and "dikl". They need a
+            `budget`, or `num_steps` in their settings, and `scale` is their unit of length.
+        budget: the largest number of evaluations of the density. It is never exceeded. None takes 50,000 + 10,000 dim,
+            or what the settings need if they give the sizes.
+        seed: everything random follows from it. A list such as `[0, 1, 2]` makes one fit for each seed, in turn; each
+            may spend the whole budget.
+        scale: the standard deviation of the starting points around the origin. None means 1, unless starting points
+            come from elsewhere: from `init`, a reference or the target itself.
         init: starting points: an array (n, dim), a tree with a leading axis n, or a function of (key, num).
         ladder: temperatures, hottest first, ending at 1. None finds the hottest by a counted pilot.
         settings: None takes the method's own, such as `tp.PTSDSettings()`. A dict changes some of them by name, such as
             `{"training.num_steps": 2000}`. A settings object replaces all. `ladder` and `scale` win over it.
             `sampler.settings` has what the fit used.
-        time_limit: seconds after which the fit should end, in the best sampler so far, with a verdict. Searches, levels
-            and training are shortened to keep it. What cannot be shortened, such as the first chains or a density that
-            takes long to compile, may exceed it. The result then depends on the speed of the machine.
-        devices: None runs on one device, JAX's default. A number takes so many of `jax.devices()`, a list those in it:
-            chains, draws, densities and training batches are shared out over them. The result is the same for any
-            number, 1 included, and may differ from that of None by rounding. It pays where the density or the network
-            is costly. Where processes have joined by `jax.distributed`, all take part (docs/clusters.md).
-        out: a folder for checkpoints and the result, with a subfolder for each of several seeds; the same call with the
-            same folder resumes.
-        progress: show a live display, or plain lines where there is no terminal.
-        callback: a function that is called with every `tp.Event`: stage, level, what is done and what is spent. What it
-            raises ends the fit. The logger "tempering" has a record of every new stage, whatever `progress` is.
+        time_limit: seconds after which the fit should end with the best sampler so far and a verdict. Searches, levels
+            and training are shortened to keep it. Some things cannot be shortened, such as the first chains or the
+            compilation of a complicated density; they may exceed it. The result then depends on the speed of the
+            machine.
+        devices: None runs on one device, JAX's default. A number uses that many of `jax.devices()`; a list names the
+            devices. They share chains, draws, densities and training batches. The result is the same for any number, 1
+            included. It may differ from the result of None by rounding. Several devices pay if the density or the
+            network is costly. If processes have joined by `jax.distributed`, all of them take part (docs/clusters.md).
+        out: a folder for checkpoints and the result, with a subfolder for each of several seeds. The same call with the
+            same folder resumes the fit.
+        progress: show a live display, or plain lines if there is no terminal.
+        callback: a function that is called with every `tp.Event`: stage, level, what is done and what is spent. An
+            exception in it ends the fit. The logger "tempering" has a record of every new stage, whatever `progress`
+            is.
 
     Returns:
-        A trained `Sampler`; for a list of seeds `Samplers`, which draw together and are compared by `diagnose()`.
+        A trained `Sampler`. For a list of seeds it is `Samplers`, which draw together and which `diagnose()` compares.
 
     Raises:
-        DensityError, SettingsError, BudgetError, RunFolderError: for bad input, before compute is spent where possible.
+        DensityError, SettingsError, BudgetError, RunFolderError: for bad input, if possible before anything is spent.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp, tempering as tp
         >>> tp.fit(lambda x: -0.5 * x**2, dim=2)  # a vector: refused before anything is spent
         Traceback (most recent call last):
@@ -283,15 +286,16 @@ def load(
 
     Args:
         folder: where it was saved.
-        log_density: the density. Weighted draws need it; plain draws do not, nor does the run of a preset. Supports and
-            priors are in the folder. A NumPyro model is not: give `tp.from_numpyro(model, ...)`.
+        log_density: the density. Weighted draws need it. Plain draws do not need it, and the run of a preset finds it
+            by itself. Supports and priors are in the folder. A NumPyro model is not: give
+            `tp.from_numpyro(model, ...)`.
         like: a tree of the parameters, if they are nested in types of your own. Dicts, lists and tuples are known.
-        prior, prior_transform: needed for a transform, and for NumPyro distributions that have no counterpart here.
+        prior, prior_transform: give them for a transform, and for NumPyro distributions that have no counterpart here.
 
     Returns:
-        A `Sampler`; or `Samplers`, if several were saved together.
+        A `Sampler`, or `Samplers` if several were saved together.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> tp.load("no-such-folder")
         Traceback (most recent call last):

@@ -18,23 +18,23 @@ __all__ = [
 
 
 class TemperingError(ValueError):
-    """Base of every refusal, so that `except ValueError` catches bad input too."""
+    """The base class of the library's errors. It is a `ValueError`, so that `except ValueError` catches it too."""
 
 
 class SettingsError(TemperingError):
-    """A setting, ladder, preset or argument outside what is allowed, or one that needs a package that is missing."""
+    """A setting, ladder, preset or argument is not allowed, or it needs a package that is not installed."""
 
 
 class DensityError(TemperingError):
-    """The density returns the wrong thing, raises, has no gradient, or is finite nowhere."""
+    """The density returns something wrong, raises, has no gradient, or is finite nowhere."""
 
 
 class BudgetError(TemperingError):
-    """A plan or a stage that would spend more evaluations than the budget."""
+    """A plan or a stage would spend more evaluations than the budget allows."""
 
 
 class RunFolderError(TemperingError):
-    """A run folder that is in use, damaged, foreign, or of another configuration."""
+    """A run folder is in use or damaged, or it belongs to something else or to another configuration."""
 
 
 def first_line(error: Exception) -> str:

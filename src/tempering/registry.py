@@ -67,7 +67,7 @@ def target_of(config: RunConfig) -> Target:
     """
     if config.target.name == OWN_DENSITY:
         raise RunFolderError(
-            "this folder was made by tp.fit with a density of one's own, which is not stored: call tp.fit again with "
+            "this folder was made by tp.fit with a density of your own, which is not stored: call tp.fit again with "
             "the same arguments and `out=`, or tp.load(folder, log_density)"
         )
     if config.target.name == OWN_MODEL:

@@ -38,11 +38,22 @@ class Denoise(Protocol):
 
 @dataclass(frozen=True)
 class Event:
-    """One line of progress: what a long computation is doing now.
+    """A report of progress: what a fit is doing now. A field is None if nothing is known about it.
 
-    `done` and `total` count the stage's own units (steps, samples, training steps). `evaluations` is what the ledger
-    holds, `planned` what the whole run is going to spend. `seconds_left` is known where a like run was made before.
-    `note` is a word about workers, where they evaluate the density.
+    Args:
+        stage: the name of the stage, such as "training".
+        level: the level, counted from 0 at the hottest one.
+        num_levels: the number of levels that are planned now.
+        done, total: how many of the stage's own units are done, and how many there are: steps, samples or training
+            steps.
+        evaluations: the number of evaluations so far.
+        planned: the number of evaluations that the whole run is going to spend.
+        temperature: the temperature of the level.
+        ess_fraction: the effective share of the level's weights.
+        acceptance: the acceptance rate of the chains.
+        loss: the loss of training.
+        seconds_left: the seconds until the end of the fit. It is known if a similar fit was made on this machine.
+        note: a remark about the workers, if workers evaluate the density.
     """
 
     stage: str

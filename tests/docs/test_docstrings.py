@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import re
 
 import pytest
 
@@ -48,6 +49,24 @@ def test_a_wrong_example_would_be_found():
 def test_what_a_user_meets_first_has_an_example():
     with_example = {name.split(".")[0] for name in TESTS}
     assert {"fit", "split_budget", "resample", "Uniform", "interval", "from_callable", "PairPotential"} <= with_example
+
+
+def lone_examples(value) -> list[str]:
+    """Docstrings of a name and its members with a heading that the site takes for a box of plain text, not for code."""
+    members = (
+        [member for name, member in vars(value).items() if not name.startswith("_")] if inspect.isclass(value) else []
+    )
+    texts = [inspect.getdoc(each) or "" for each in (value, *members)]
+    return [text for text in texts if re.search(r"^ *Example:$", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_examples_are_shown_as_code(name):
+    assert not lone_examples(PUBLIC[name])
+
+
+def test_a_lone_example_would_be_found():
+    assert lone_examples(type("Wrong", (), {"__doc__": "Does a thing.\n\nExample:\n    >>> 1\n    1\n"}))
 
 
 @pytest.mark.parametrize("name", CODE)

@@ -1,16 +1,26 @@
 """The examples of docs/evidence.md run as printed, with samplers that were never trained; slow tests fit them."""
 
 import dataclasses
+import json
 
 import numpy as np
 
-from support.pages import DOCS, blocks, run_blocks
+from support.pages import DOCS, ROOT, blocks, run_blocks
 from support.tiny import tiny_ptsd
 from support.untrained import untrained
 from tempering.methods.registry import METHODS
 from tempering.settings import Ladder
 
 PAGE = DOCS / "evidence.md"
+
+
+def test_the_figures_of_the_eggbox_are_those_of_its_runs():
+    rows = json.loads((ROOT / "results" / "proving" / "tempering.json").read_text(encoding="utf-8"))["rows"]
+    own = [row for row in rows if row["density"] == "eggbox"]
+    words = " ".join(PAGE.read_text(encoding="utf-8").split())
+    off, shares = (max(abs(row[name]) for row in own) for name in ("log_z_off", "weights_off"))
+    assert len(own) >= 3 and off < 0.02 and shares < 0.025, "the page says another thing"
+    assert "off by less than 0.02, and the shares by less than 0.025" in words
 
 
 def test_examples_run(monkeypatch, capsys):

@@ -129,6 +129,22 @@ def test_runs_are_compared(own, a_copy, tmp_path):
         compare_runs([own, own])
 
 
+def test_a_run_without_draws_leaves_the_others_comparable(own, a_copy, tmp_path):
+    unfinished = a_copy("sampler.json", "sampler.npz", "samples.npz").rename(tmp_path / "unfinished")
+    other = a_copy()
+    facts = read_json(other / "sampler.json")
+    write_json(other / "sampler.json", {**facts, "log_z": facts["log_z"] + 50.0, "log_z_error": 0.1})
+    comparison = compare_runs([own, unfinished, other])
+    lines = "\n".join(compare_lines(comparison))
+    assert dict(comparison.rows)["method"] == ("PTSD", "PTSD", "PTSD"), "by its title"
+    again = make_report(unfinished).read_text(encoding="utf-8")
+    assert "with the arguments of the first call it goes on" in again and "tp.load(" not in again, "nothing to load yet"
+    assert "unfinished has no draws to compare" in lines and "more than 4 standard errors in log Z" in lines
+    assert all(values[1] == "–" for _, values, _ in comparison.parameters) and len(comparison.parameters) == 4
+    page = compare_page(comparison, tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.count('class="picture"') == 12 and page.count('viewBox="0 0 170 40"') == 8
+
+
 def test_the_command_compares(own, a_copy, tmp_path, capsys):
     page = tmp_path / "both.html"
     assert main(["compare", str(own), str(a_copy()), "-o", str(page)]) == 0

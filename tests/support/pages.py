@@ -1,5 +1,7 @@
 """The pages of the documentation: their text, links, anchors and Python blocks, and a way to run them as pasted."""
 
+import inspect
+import pkgutil
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -61,7 +63,14 @@ def anchors(text: str) -> set[str]:
             number += 1
             unique = f"{slug}_{number}"
         found.add(unique)
-    return found | set(_REFERENCE.findall(text))
+    return found.union(*map(_documented, _REFERENCE.findall(text)))
+
+
+def _documented(name: str) -> set[str]:
+    """A name of the reference, and the public members of a class, inherited ones too."""
+    value = pkgutil.resolve_name(name)
+    members = dir(value) if inspect.isclass(value) else ()
+    return {name, *(f"{name}.{member}" for member in members if not member.startswith("_"))}
 
 
 @contextmanager

@@ -30,7 +30,7 @@ _GRADIENTS = ("none", "finite", "returned")
 
 
 class CallbackTarget(Target):
-    """The density of a black box. A context manager too: leaving it ends own worker processes and leaves the store."""
+    """The density of a black box. It is a context manager too: leaving it ends its workers and closes its store."""
 
     dim: int = eqx.field(static=True)
     box: BlackBox = eqx.field(static=True)
@@ -97,41 +97,44 @@ def from_callable(
     """Make any Python function a target for `tp.fit`: NumPy, SciPy, a simulator, a compiled library.
 
     Args:
-        fn: the unnormalised log density: one point (dim,) of float64 -> a number, or, with `batched`, (n, dim) -> (n,).
-            -inf outside the support.
-        dim: dimension of a point.
-        gradient: "none": values only; chains walk at random and the model learns from samples alone. "finite":
-            forward differences, 1 + dim evaluations each, all counted. "returned": `fn` returns (value, gradient). Or
-            a function that returns the gradient; it counts together with the value.
+        fn: the unnormalised log density. It takes one point, a float64 array (dim,), and returns a number. With
+            `batched` it takes (n, dim) and returns (n,). It is -inf outside the support.
+        dim: the dimension of a point.
+        gradient: how gradients are made. "none": there are values only; chains walk at random, and the model learns
+            from samples alone. "finite": forward differences; each gradient costs 1 + dim evaluations, and all are
+            counted. "returned": `fn` returns (value, gradient). A function: it returns the gradient, and value and
+            gradient count once together.
         batched: whether `fn`, and `gradient` if it is a function, take many points at once.
-        pool: who evaluates. A number: so many worker processes, which are replaced when they die. An executor
-            (`concurrent.futures`, loky, `mpi4py.futures`, Dask's `client.get_executor()`, submitit), an object with
-            `.map` (`multiprocessing.Pool`, schwimmbad, Ray's pool), or a function without arguments that makes one. The
-            function travels once, and points are handed out as workers become free. The result does not depend on the
-            number of workers. Close processes by `target.close()`, or by `with tp.from_callable(…) as target:`; at the
-            end of the program they end by themselves. docs/clusters.md has complete scripts.
-        num_processes: the same as a number for `pool`; 0 evaluates in this process.
-        chunk_size: points that a worker gets at once. None: 16 for a batched function; else one, or more where points
-            take less than a twentieth of a second.
-        timeout: seconds that a point may take, on a pool.
-        on_failure: a point on a pool that raises, takes longer than `timeout`, returns NaN or ends its worker is tried
-            again once. "stop": then the fit ends with its error (NaN is passed on, and never accepted); without a pool
-            at once. "reject": the point counts as outside the support, and `sampler.summary()` says how many did.
-        store: a folder that keeps every point with its value as it arrives; a later run on it does not pay for them
-            again. None: the folder of the fit, where `out=` gives one. False: nowhere.
-        finite_step: of the differences, relative to max(1, |x|) in every coordinate. A callable that works in float32
-            needs about 1e-3.
+        pool: the workers that evaluate. A number starts that many processes, which are replaced if they die. It may
+            also be an executor (`concurrent.futures`, loky, `mpi4py.futures`, Dask's `client.get_executor()`,
+            submitit), an object with `.map` (`multiprocessing.Pool`, schwimmbad, Ray's pool), or a function without
+            arguments that makes one. The function is sent once, and points are sent as workers become free. The result
+            does not depend on the number of workers. Close processes by `target.close()`, or by
+            `with tp.from_callable(…) as target:`. At the end of the program they end by themselves. docs/clusters.md
+            has complete scripts.
+        num_processes: the same as a number for `pool`. 0 evaluates in this process.
+        chunk_size: the number of points that a worker gets at once. None takes 16 for a batched function. For others it
+            takes one, or more if points take less than a twentieth of a second.
+        timeout: the longest time in seconds for one point, on a pool.
+        on_failure: what happens to a point that raises, takes longer than `timeout`, returns NaN or ends its worker. On
+            a pool the point is tried again once. "stop": then the fit ends with the error; NaN is passed on, and never
+            accepted. Without a pool the fit ends at once. "reject": the point counts as outside the support, and
+            `sampler.summary()` says how many did.
+        store: a folder that keeps every point with its value as it arrives. A later run on it does not pay for them
+            again. None takes the folder of the fit, if `out=` gives one. False keeps nothing.
+        finite_step: the step of the differences, relative to max(1, |x|) in every coordinate. A callable that works in
+            float32 needs about 1e-3.
 
     Returns:
-        A target. Hand it to `tp.fit` as it is: inside a function of one's own it would be counted wrongly.
+        A target. Hand it to `tp.fit` as it is. If a function of your own calls it, evaluations are counted wrongly.
 
     Raises:
         DensityError: if `fn` is not callable, or cannot be sent to a worker.
         SettingsError: for other arguments outside what is allowed.
 
-    What `fn` raises during a fit ends it and is raised by `tp.fit` as it is. Wrong shapes are a DensityError.
+    An exception in `fn` ends the fit, and `tp.fit` raises it unchanged. Wrong shapes are a DensityError.
 
-    Example:
+    Examples:
         >>> import numpy as np, tempering as tp
         >>> target = tp.from_callable(lambda x: -0.5 * np.sum(x**2), dim=2)
         >>> target.has_gradient

@@ -188,14 +188,14 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
         args, kwargs: the arguments of the model.
 
     Warns:
-        UserWarning: if nothing is observed: the density is then the prior.
+        UserWarning: if nothing is observed. The density is then the prior.
 
     Raises:
-        SettingsError: if NumPyro is not installed, or the model has no latent site, a discrete one, a subsampled plate
-            or a `numpyro.param`.
+        SettingsError: if NumPyro is not installed, or if the model has no latent site, a discrete site, a subsampled
+            plate or a `numpyro.param`.
         DensityError: if the model raises.
 
-    Example:
+    Examples:
         >>> import numpyro, numpyro.distributions as dist, tempering as tp
         >>> def model(y=None):
         ...     mean = numpyro.sample("mean", dist.Normal(0.0, 1.0))

@@ -156,20 +156,20 @@ class PyMCTarget(Target):
 
 
 def from_pymc(model: Any) -> PyMCTarget:
-    """The posterior of a PyMC model, for `tp.fit`; draws come back as a dict of named parameters.
+    """Make the posterior of a PyMC model a target for `tp.fit`. Draws are dicts of named parameters.
 
     Args:
         model: a `pymc.Model`, as `with pymc.Model() as model:` makes it.
 
     Warns:
-        UserWarning: if nothing is observed: the density is then the prior.
+        UserWarning: if nothing is observed. The density is then the prior.
 
     Raises:
-        SettingsError: if PyMC is not installed, this is no model of it, or the model has no free variable or a
+        SettingsError: if PyMC is not installed, if `model` is no PyMC model, or if it has no free variable or a
             discrete one.
         DensityError: if PyTensor cannot compile the model to JAX.
 
-    Example:
+    Examples:
         >>> target = tp.from_pymc(model)  # doctest: +SKIP
         >>> tp.fit(target).sample(1000)["slope"]  # doctest: +SKIP
     """

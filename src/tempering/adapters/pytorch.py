@@ -65,20 +65,21 @@ def from_torch(
     """Make a PyTorch log density, or an energy, a target for `tp.fit`. Needs the extra `torch`.
 
     Args:
-        fn: a function or `torch.nn.Module`, (n, dim) -> (n,), differentiable by autograd. Rows must not depend on each
-            other (no batch normalisation in training mode). One pass gives value and gradient, and counts once.
-        dim: dimension of a point.
-        is_energy: whether it returns -log density.
-        dtype, device: of the tensors it is given; None takes those of the module's first parameter or buffer, or
-            float64 on the CPU.
-        host: `pool`, `chunk_size`, `timeout`, `on_failure`, `store`, as of `from_callable`.
+        fn: a function or `torch.nn.Module` that takes (n, dim) and returns (n,). Autograd must be able to differentiate
+            it. Rows must not depend on each other (no batch normalisation in training mode). One pass gives value and
+            gradient, and counts once.
+        dim: the dimension of a point.
+        is_energy: True if it returns -log density.
+        dtype, device: the dtype and device of the tensors that it gets. None takes those of the module's first
+            parameter or buffer, or float64 on the CPU.
+        host: `pool`, `chunk_size`, `timeout`, `on_failure` and `store`, as for `from_callable`.
 
     Returns:
-        A target, as of `from_callable`.
+        A target, as from `from_callable`.
 
     Raises:
-        SettingsError: if PyTorch is not installed, or for a flag or dtype that is none.
-        DensityError: if `fn` is not callable; during a fit, if it returns another shape or no gradient.
+        SettingsError: if PyTorch is not installed, or if `is_energy` or `dtype` is not allowed.
+        DensityError: if `fn` is not callable. During a fit, if it returns another shape or no gradient.
     """
     require_extra("torch", "PyTorch densities")
     import torch  # pyright: ignore[reportMissingImports]

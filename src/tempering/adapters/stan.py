@@ -156,25 +156,25 @@ class StanTarget(CallbackTarget):
 
 
 def from_stan(model: Any, data: Any = None, *, host: Mapping[str, Any] | None = None, **options: Any) -> StanTarget:
-    """The posterior of a Stan model, for `tp.fit`; draws come back as a dict of named parameters.
+    """Make the posterior of a Stan model a target for `tp.fit`. Draws are dicts of named parameters.
 
     Args:
-        model: a `bridgestan.StanModel`; or the path of a .stan file, which BridgeStan compiles (this takes a minute the
-            first time, and a C++ compiler), or of a library that it compiled before.
-        data: a dict, a path of a .json file, or a string of JSON; not for a `StanModel`, which has its own.
-        host: `pool`, `timeout`, `on_failure` and `store` of `tp.from_callable`, as a dict. Workers compile a model of
-            a path for themselves, or load the library that was compiled before.
-        options: of `bridgestan.StanModel`.
+        model: a `bridgestan.StanModel`, the path of a .stan file, or the path of a library that BridgeStan compiled
+            before. BridgeStan compiles a .stan file. This needs a C++ compiler, and takes a minute the first time.
+        data: a dict, the path of a .json file, or a string of JSON. Leave it out for a `StanModel`, which has its own.
+        host: `pool`, `timeout`, `on_failure` and `store` of `tp.from_callable`, as a dict. If `model` is a path, each
+            worker compiles it for itself, or loads the library that was compiled before.
+        options: options of `bridgestan.StanModel`.
 
     Returns:
         A target. Draws have parameters and transformed parameters by name, as arrays. A point that the model rejects
         has density zero.
 
     Raises:
-        SettingsError: if BridgeStan is not installed, there is no such file, or the model has no parameters.
+        SettingsError: if BridgeStan is not installed, if there is no such file, or if the model has no parameters.
         DensityError: if the model cannot be compiled or does not take the data.
 
-    Example:
+    Examples:
         >>> target = tp.from_stan("eight_schools.stan", "eight_schools.json")  # doctest: +SKIP
         >>> tp.fit(target).sample(1000)["theta"]  # doctest: +SKIP
     """

@@ -73,10 +73,13 @@ _whole = partial(_option, type=whole, metavar="N")
 _FOLDER = _path("folder", values="folder", help="the run's folder")
 _QUIET = _flag("--quiet", help="show nothing but the result")
 _TIME_LIMIT = _option(
-    "--time-limit", type=float, metavar="SECONDS", help="end the fit after so long, in the best sampler so far"
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="end the fit after about this time, with the best sampler so far",
 )
 _DEVICES = _option(
-    "--devices", metavar="N", help="share the work out over so many devices of JAX, or over all: a number, or all"
+    "--devices", metavar="N", help="share the work out over N devices of JAX; the word all takes every device"
 )
 _SOLVERS = ("heun", "euler", "churn", "sde")
 _METHODS = ("ptsd", "ptsd_paper", "pt_dm", "reweighted", "fab", "dds", "cmcd", "idem", "bnem", "dikl")
@@ -86,16 +89,16 @@ _MODEL_HELP = (
 )
 _MORE_ON_RUN = (
     "file.py:name may be a function of one point with --dim, a target such as tp.from_callable makes, a function "
-    "without arguments that returns one, a NumPyro model with --data, or a PyMC model. The file may set dim, like, "
-    "support, prior, prior_transform and data: tp.fit takes them under the same names. docs/command-line.md "
-    "has examples."
+    "without arguments that returns a target, a NumPyro model with --data, or a PyMC model. The file may set dim, "
+    "like, support, prior, prior_transform and data. They mean what they mean for tp.fit. docs/command-line.md has "
+    "examples."
 )
 
 COMMANDS: dict[str, Command] = {
     "list": Command(
         "listing:show_presets",
-        "Show the presets with the method that fits each and what it will cost.",
-        (_flag("--all", help="the ablations as well"),),
+        "Show the presets, each with its method and its cost in evaluations.",
+        (_flag("--all", help="show all presets: the paper's settings, other methods and ablations as well"),),
     ),
     "run": Command(
         "running:run",
@@ -104,23 +107,27 @@ COMMANDS: dict[str, Command] = {
             _option("model", metavar="MODEL", values="model", help=_MODEL_HELP),
             _path("--out", values="folder", help="a new folder for the run; needed unless --dry-run"),
             _whole("--seed", help="everything random follows from it"),
-            _whole("--budget", help="the most evaluations to spend, such as 1e5"),
+            _whole("--budget", help="the largest number of evaluations, such as 1e5"),
             _TIME_LIMIT,
             _DEVICES,
-            _option("--method", values=_METHODS, help=f"{', '.join(_METHODS[:-1])} or {_METHODS[-1]}; of an own model"),
-            _whole("--dim", help="the dimension of a point, where an own model is a function of one"),
-            _path("--data", values="file", help="the data of an own model: .npz with named arrays, or .json"),
-            _option("--temperature", type=float, metavar="K", help="of an OpenMM system, in kelvin (default: 300)"),
+            _option(
+                "--method",
+                values=_METHODS,
+                help=f"the method for a model of your own: {', '.join(_METHODS[:-1])} or {_METHODS[-1]}",
+            ),
+            _whole("--dim", help="the dimension of a point, if your model is a function of one point"),
+            _path("--data", values="file", help="the data of your model: .npz with named arrays, or .json"),
+            _option("--temperature", type=float, metavar="K", help="for an OpenMM system, in kelvin (default: 300)"),
             _option(
                 "--set",
                 action="extend",
                 nargs="+",
                 default=[],
                 metavar="NAME=VALUE",
-                help="change single settings, such as training.num_steps=500; takes several, and may be repeated",
+                help="change settings by name, such as training.num_steps=500; give one or more",
             ),
             _flag("--dry-run", help="print the planned evaluations by stage, and stop"),
-            _flag("--json", help="with --dry-run: plan and whole configuration as JSON"),
+            _flag("--json", help="with --dry-run: print the plan and the whole configuration as JSON"),
             _QUIET,
         ),
         _MORE_ON_RUN,
@@ -130,7 +137,7 @@ COMMANDS: dict[str, Command] = {
         "Go on with a run that was stopped, or spend more evaluations on a finished one.",
         (
             _FOLDER,
-            _whole("--budget", help="evaluations to spend on top of a finished run"),
+            _whole("--budget", help="spend this many more evaluations on a finished run"),
             _TIME_LIMIT,
             _DEVICES,
             _QUIET,
@@ -142,10 +149,10 @@ COMMANDS: dict[str, Command] = {
         (
             _FOLDER,
             _flag("--once", help="show the state once and stop"),
-            _flag("--report", help="write the report anew after every finished part"),
+            _flag("--report", help="write the report again after every finished part"),
             _option("--every", type=float, default=1.0, metavar="SECONDS", help="how often to look (default: 1)"),
         ),
-        "Ends by itself when the run ends. The exit code is 1 if the run's process ended before the run did.",
+        "The command ends when the run ends. The exit code is 1 if the run's process ended before the run did.",
     ),
     "sample": Command(
         "reading:sample",
@@ -171,21 +178,21 @@ COMMANDS: dict[str, Command] = {
                 "--steps", type=whole, metavar="N", help="steps of the solver (default: the run's own; sde needs more)"
             ),
             _flag("--weighted", help="add log weights that correct expectations; costs one evaluation per draw"),
-            _flag("--quasi-random", help="weighted draws that cover the target evenly: means may be much closer"),
-            _flag("--even", help="equally weighted points made of such draws instead; costs two evaluations per point"),
+            _flag("--quasi-random", help="with --weighted: spread the draws evenly; means may be much more exact"),
+            _flag("--even", help="write evenly spread points without weights instead; costs two evaluations per point"),
         ),
     ),
     "points": Command(
         "reading:points",
         "Show the points that a run of a Python density paid for, or write them to a file.",
         (
-            _path("folder", values="folder", help="the run's folder, or the one of `store=`"),
+            _path("folder", values="folder", help="the run's folder, or the folder that `store=` named"),
             _path(
                 "-o", "--out", values="file", help="a new file with every point: .parquet, .csv or .npz, by its suffix"
             ),
         ),
-        "A point is kept with its log density, gradient, seconds, worker and outcome as it arrives. Nothing is "
-        "evaluated, and a run that goes on is not disturbed.",
+        "Every point is kept as it arrives, with its log density, gradient, seconds, worker and outcome. This command "
+        "evaluates nothing and does not disturb a run.",
     ),
     "diagnose": Command(
         "reading:diagnose",
@@ -197,14 +204,14 @@ COMMANDS: dict[str, Command] = {
         "Judge a trained sampler again, for example with more samples in the transport distances.",
         (
             _FOLDER,
-            _whole("--num-samples", help="draws compared with as many exact ones"),
-            _whole("--num-transport", help="of these, how many enter the exact optimal transport"),
+            _whole("--num-samples", help="the number of draws, compared with as many exact samples"),
+            _whole("--num-transport", help="how many of them the exact optimal transport uses"),
             _QUIET,
         ),
     ),
     "report": Command(
         "reading:report",
-        "Write the figures and the HTML page of a run's folder.",
+        "Write the figures and the report, an HTML page, into a run's folder.",
         (_FOLDER,),
     ),
     "compare": Command(
@@ -219,39 +226,39 @@ COMMANDS: dict[str, Command] = {
         "reading:reference",
         "Make reference samples of particles or a molecule by long parallel tempering.",
         (
-            _option("name", values=("dw4", "lj13", "lj55", "aldp"), help="a preset that is about particles"),
+            _option("name", values=("dw4", "lj13", "lj55", "aldp"), help="a preset of particles or of a molecule"),
             _whole("-n", "--n", dest="num", default=10_000, help="how many samples (default: 10,000)"),
             _path(
                 "--out", values="folder", help="a folder for reference.npz and reference.json; the cache if not given"
             ),
             _whole("--seed", help="everything random follows from it (default: 0)"),
-            _whole("--chains", help="independent ladders of chains"),
-            _whole("--steps", help="HMC steps of every chain, the first quarter of which is thrown away"),
-            _flag("--force", help="make it anew, whatever lies in the folder"),
+            _whole("--chains", help="the number of independent ladders of chains"),
+            _whole("--steps", help="the number of HMC steps of every chain; the first quarter is not kept"),
+            _flag("--force", help="make the samples again, whatever is in the folder"),
             _QUIET,
         ),
-        "A set that was made before is found again. The exit code is 1 if it has not converged by its own evidence.",
+        "A set that was made before is found again. The exit code is 1 if its evidence says that it has not converged.",
     ),
     "reproduce": Command(
         "reproducing:reproduce",
         "Make a table or figure of the paper, ours beside its own.",
         (
-            _option("name", nargs="?", values=tuple(NAMES), metavar="NAME", help="its name; --list shows them"),
-            _flag("--list", help="the names, with what each is"),
-            _flag("--quick", help="a small version in minutes on two cores: not the paper's settings"),
+            _option("name", nargs="?", values=tuple(NAMES), metavar="NAME", help="its name; --list shows all names"),
+            _flag("--list", help="show the names, with what each is"),
+            _flag("--quick", help="make a small version in minutes on two cores; it has not the paper's settings"),
             _option("--seeds", type=whole, nargs="+", metavar="N", help="the seeds (default: 0 to 4, or 0 if costly)"),
-            _option("--only", nargs="+", metavar="WORD", help="only these targets or presets, such as mog40"),
-            _path("--out", values="folder", default=Path("results/reproduce"), help="for JSON and figures"),
-            _path("--folder", values="folder", default=Path("runs/reproduce"), help="for the runs, to go on with"),
-            _option("--most-minutes", type=float, metavar="M", help="stop after so long; the same command goes on"),
+            _option("--only", nargs="+", metavar="WORD", help="make only these targets or presets, such as mog40"),
+            _path("--out", values="folder", default=Path("results/reproduce"), help="the folder for JSON and figures"),
+            _path("--folder", values="folder", default=Path("runs/reproduce"), help="the folder for the runs"),
+            _option("--most-minutes", type=float, metavar="M", help="stop after M minutes; the same command goes on"),
             _flag("--dry-run", help="say what would be run, how long it takes and what is there, and stop"),
-            _flag("--only-show", help="run nothing: show and draw what is there"),
+            _flag("--only-show", help="run nothing; show and draw what is there"),
             _flag("--fresh", help="make cells again that are older than the code"),
-            _option("--commit", metavar="NAME", help="of the code, where it is no checkout of git"),
+            _option("--commit", metavar="NAME", help="the commit of the code, if the code is no checkout of git"),
             _QUIET,
         ),
-        "Finished cells are read back, and one that was stopped goes on. Several of these commands may share a folder: "
-        "each takes what no other is at. The exit code is 1 where cells are left.",
+        "Finished cells are read back, and a cell that was stopped goes on. Several of these commands may share a "
+        "folder: each takes cells that no other works on. The exit code is 1 if cells are left.",
     ),
     "completion": Command(
         "completion:show_completion",

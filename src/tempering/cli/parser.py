@@ -13,8 +13,8 @@ __all__ = ["parsed"]
 
 _ABOUT = "Turn an unnormalised density into a sampler: progressive tempering with diffusion."
 _FIRST = (
-    "first steps: `tempering run mog40 --out runs/first` fits a known density; `tempering run my_model.py:log_density "
-    "--dim 3 --out runs/mine` one of your own."
+    "First steps: `tempering run mog40 --out runs/first` fits a known density. `tempering run my_model.py:log_density "
+    "--dim 3 --out runs/mine` fits one of your own."
 )
 
 

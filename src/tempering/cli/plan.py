@@ -71,5 +71,5 @@ def _time(config: Any, target: Any) -> str:
     budget = config.budget or default_budget(target.dim)
     expected = expected_seconds(Kind.of(config.method, target.dim, budget, config.settings))
     if expected is None:
-        return "not known: no like run was made on this machine"
-    return f"about {duration_text(sum(expected.values()))}, as a like run on this machine took"
+        return "not known: no similar run was made on this machine"
+    return f"about {duration_text(sum(expected.values()))}, as long as a similar run on this machine took"

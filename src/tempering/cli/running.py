@@ -63,7 +63,7 @@ def run(
 
 
 def resume(folder: Path, budget: int | None, time_limit: float | None, devices: str | None, quiet: bool) -> None:
-    """Go on with a run that was stopped; with --budget, also spend so many evaluations more on a finished one."""
+    """Go on with a run that was stopped. With --budget, spend that many more evaluations on a finished run."""
     from tempering.lab.run import improve_folder
     from tempering.lab.run import resume as go_on
     from tempering.runs.display import choose_display

@@ -40,8 +40,8 @@ def watch(folder: Path, once: bool, report: bool, every: float) -> int:
         console.print(view(state))
     if state.status == "stopped":
         print(
-            f"tempering: the process of this run is gone; `tempering resume {folder}` goes on from the last finished "
-            "part, and a fit of tp.fit goes on with the same call",
+            f"tempering: the process of this run has ended; `tempering resume {folder}` goes on from the last finished "
+            "part, and a fit of tp.fit goes on if you make the same call",
             file=sys.stderr,
         )
         return 1
@@ -115,10 +115,10 @@ def view(state: State) -> RenderableType:
     parts.append(bars)
     if state.status == "running" and state.silence > _SILENT:
         parts.append(
-            Text(f"no news for {duration_text(state.silence)}: it compiles, or takes a long step", style="dim")
+            Text(f"no news for {duration_text(state.silence)}: the run is compiling, or makes a long step", style="dim")
         )
     if state.status == "running" and not event:
-        parts.append(Text("starting or compiling: nothing is reported yet", style="dim"))
+        parts.append(Text("the run is starting or compiling; it has reported nothing yet", style="dim"))
     if state.status == "running" and event.get("note"):
         parts.append(Text(str(event["note"]), style="dim"))
     if state.levels:
@@ -131,7 +131,8 @@ def view(state: State) -> RenderableType:
 def _times(state: State) -> str:
     left = state.event.get("seconds_left") if state.status == "running" else None
     known = f"   left {duration_text(left)}" if isinstance(left, int | float) else ""
-    return f"   {duration_text(state.seconds)} so far{known}"
+    so_far = " so far" if state.status == "running" else ""
+    return f"   {duration_text(state.seconds)}{so_far}{known}"
 
 
 def _stage_left(event: dict[str, Any]) -> str:

@@ -149,7 +149,7 @@ def duration_of(seconds: float) -> str:
 def forecast_words(num_points: int, num_workers: int, seconds: float, utilisation: float = 1.0) -> str:
     """How long points will take.
 
-    Example:
+    Examples:
         >>> forecast_words(20_000, 8, 30.0)
         '20,000 points on 8 workers at 30.0 s: 20 h 50 min'
     """

@@ -233,8 +233,8 @@ def _read(source: Source, arguments: Mapping[str, int | float | str]) -> Target:
         return as_fitted(model, None, None, None)
     if not callable(value):
         raise SettingsError(
-            f"{source.given} is a {type(value).__name__}; it must be a function of one point, a target, a function "
-            "that returns one, or a model of NumPyro, PyMC or Stan"
+            f"{source.given} is of type {type(value).__name__}; it must be a function of one point, a target, a "
+            "function that returns one, or a model of NumPyro, PyMC or Stan"
         )
     inputs = _inputs(value, names, None if data is None else Path(str(data)), source)
     if inputs is not None:

@@ -81,10 +81,10 @@ def default_budget(dim: int) -> int:
 def split_budget(budget: int, dim: int) -> tuple[int, int]:
     """Split one budget into evaluations for the fit and evaluations for weighted draws afterwards.
 
-    A quarter goes into weighted draws, 20,000 at most. Below a quarter of the default budget all goes into the fit:
-    weights of a poor model are worth little.
+    A quarter goes into weighted draws, 20,000 at most. A budget below a quarter of the default goes into the fit alone,
+    because weights of a poor model are worth little.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> fitting, weighing = tp.split_budget(50_000, dim=2)
         >>> fitting, weighing
@@ -120,7 +120,7 @@ def pilot_settings(pilot: Pilot, budget: int, kernel, spent: int = 0) -> Pilot:
         least = int(_LEAST_STEPS * cost * _LEAST_CHAINS * _USUAL_ROUNDS / _PILOT_SHARE)
         raise BudgetError(
             f"a budget of {budget:,} evaluations is too small to find the hottest temperature: give at least "
-            f"{least:,}, or a `ladder=` of your own"
+            f"{least:,}, or two temperatures by `ladder=` (on a command line `--set ladder.temperatures=[4,1]`)"
         )
     return dataclasses.replace(pilot, num_chains=num_chains, num_steps=num_steps)
 

@@ -28,24 +28,27 @@ def from_openmm(
     name: str = "molecule",
     **host: Any,
 ) -> MoleculeTarget | OpenMMTarget:
-    """An OpenMM System as a target for `tp.fit`: its Boltzmann density at a temperature, evaluated by JAX.
+    """Make an OpenMM System a target for `tp.fit`: its Boltzmann density at a temperature, evaluated by JAX.
 
-    The force field's parameters are read once; OpenMM takes no part in the evaluation. Coordinates are nm, flat, atom
-    after atom.
+    The parameters of the force field are read once. OpenMM takes no part in the evaluation. Coordinates are in nm,
+    flat, atom after atom.
 
     Args:
         system: an `openmm.System` without constraints, cutoffs and periodic box.
-        topology: the `openmm.app.Topology` that it was created from; None leaves atoms without names and bonds.
+        topology: the `openmm.app.Topology` of the system. None leaves atoms without names and bonds.
         positions: a conformation, as OpenMM gives it, or an array (atom, 3) in nm.
-        temperature: a quantity, or a number of kelvin.
-        unsupported: refuse: a System with forces that have no translation raises, naming them. callback: OpenMM
-            evaluates such a System, one conformation at a time; every one is counted.
-        name: what reports call the target.
+        temperature: a quantity, or a number in kelvin.
+        unsupported: what to do with forces that cannot be translated. "refuse" raises an error that names them.
+            "callback" lets OpenMM evaluate the System, one conformation at a time. Every conformation is counted.
+        name: the name of the target in reports.
         host: `pool`, `timeout`, `on_failure` and `store` of `tp.from_callable`, for a System that OpenMM evaluates.
 
+    Returns:
+        A target.
+
     Raises:
-        SettingsError: if OpenMM is missing, the System cannot be translated, or positions or temperature are not what
-            they should be.
+        SettingsError: if OpenMM is not installed, if the System cannot be translated, or if positions or temperature
+            are not allowed.
     """
     require_extra("openmm", "Systems of OpenMM")
     require_choice("unsupported", unsupported, ("refuse", "callback"))

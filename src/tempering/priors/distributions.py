@@ -74,9 +74,9 @@ class Distribution(eqx.Module):
 
 
 class Uniform(Distribution):
-    """Uniform between `low` and `high`, both finite.
+    """The uniform distribution between `low` and `high`. Both must be finite.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> prior = {"angle": tp.Uniform(0.0, 3.14), "mass": tp.LogNormal(0.0, 1.0)}
         >>> tp.Uniform(2.0, 1.0)
@@ -105,7 +105,7 @@ class Uniform(Distribution):
 
 
 class Normal(Distribution):
-    """Normal distribution. With an array for the mean, independent numbers.
+    """The normal distribution. If the mean is an array, its numbers are independent.
 
     With a mean of shape (dim,) it can be a `reference=` as well.
 
@@ -113,7 +113,7 @@ class Normal(Distribution):
         mean: a number or an array.
         std: the standard deviation: an array of the same shape, or one number for all.
 
-    Example:
+    Examples:
         >>> import jax.numpy as jnp, tempering as tp
         >>> round(float(tp.Normal(jnp.zeros(2), 1.0).log_density(jnp.zeros(2))), 4)
         -1.8379
@@ -139,9 +139,9 @@ class Normal(Distribution):
 
 
 class LogNormal(Distribution):
-    """The exponential of a normal number with `mean` and `std`, which are those of the logarithm.
+    """The distribution of exp(z), where z is normal. `mean` and `std` are those of z, the logarithm.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> tp.LogNormal(0.0, 0.5).shape
         ()
@@ -159,7 +159,7 @@ class LogNormal(Distribution):
 
 
 class HalfNormal(Distribution):
-    """The absolute value of a normal number with mean 0 and standard deviation `std`."""
+    """The distribution of |z|, where z is normal with mean 0 and standard deviation `std`."""
 
     std: Float[Array, "*shape"]
 
@@ -172,7 +172,7 @@ class HalfNormal(Distribution):
 
 
 class Exponential(Distribution):
-    """Exponential distribution: the density is rate exp(-rate x) for x > 0. The mean is 1 / rate."""
+    """The exponential distribution. Its density is rate exp(-rate x) for x > 0, and its mean is 1 / rate."""
 
     rate: Float[Array, "*shape"]
 
@@ -186,9 +186,9 @@ class Exponential(Distribution):
 
 
 class Gamma(Distribution):
-    """Gamma distribution: the density is proportional to x^(concentration - 1) exp(-rate x) for x > 0.
+    """The gamma distribution. Its density is proportional to x^(concentration - 1) exp(-rate x) for x > 0.
 
-    The mean is concentration / rate.
+    Its mean is concentration / rate.
     """
 
     concentration: Float[Array, "*shape"]
@@ -206,7 +206,7 @@ class Gamma(Distribution):
 
 
 class Beta(Distribution):
-    """Beta distribution: the density is proportional to x^(a - 1) (1 - x)^(b - 1) between 0 and 1."""
+    """The beta distribution. Its density is proportional to x^(a - 1) (1 - x)^(b - 1) between 0 and 1."""
 
     a: Float[Array, "*shape"]
     b: Float[Array, "*shape"]
@@ -225,13 +225,13 @@ class Beta(Distribution):
 class StudentT(Distribution):
     """Student's distribution. Its tails fall as |x|^-(nu + 1); its standard deviation is scale sqrt(nu / (nu - 2)).
 
-    With a mean of shape (dim,) it is the multivariate one with a diagonal scale, (1 + |z|^2 / nu)^(-(nu + dim) / 2),
-    as a prior and as a reference: its coordinates are not independent.
+    With a mean of shape (dim,) it is the multivariate distribution with a diagonal scale, (1 + |z|^2 / nu)^(-(nu + dim)
+    / 2), as a prior and as a reference. Its coordinates are not independent.
 
     Args:
-        mean: a number, or (dim,).
-        scale: of the same shape, or one number for all.
-        nu: degrees of freedom; small means heavy.
+        mean: a number, or an array (dim,).
+        scale: an array of the same shape, or one number for all.
+        nu: the degrees of freedom. A small number means heavy tails.
     """
 
     mean: Float[Array, "*shape"]

@@ -35,16 +35,17 @@ def stage_name(stage: str) -> str:
 
 @dataclass
 class Ledger:
-    """An exact account of target evaluations by stage.
+    """An exact account of the evaluations of the density, by stage.
 
     Args:
-        budget: the most evaluations that fitting may spend (`sampling` and `metrics` excluded); None means no limit.
-        points: evaluations so far, by stage.
-        value_only: those of `points` that asked for no gradient.
-        hessian_vector: products of the Hessian with a vector, by stage: counted beside the points, not among them.
-        clock: the time that fitting may take.
+        budget: the largest number of evaluations that a fit may spend. The stages `drawing`, `sampling` and `metrics`
+            do not count. None sets no limit.
+        points: the evaluations so far, by stage.
+        value_only: the evaluations among `points` that asked for no gradient.
+        hessian_vector: products of the Hessian with a vector, by stage. They are counted apart from the points.
+        clock: the time that a fit may take.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> ledger = tp.Ledger(budget=100)
         >>> ledger.spend("pilot", 60)
@@ -64,14 +65,14 @@ class Ledger:
 
     @property
     def total(self) -> int:
-        """Evaluations that fitting has spent: every stage but `sampling` and `metrics`."""
+        """The evaluations of the fit: those of all stages but `drawing`, `sampling` and `metrics`."""
         return sum(count for stage, count in self.points.items() if stage not in APART)
 
     def spend(self, stage: str, num_points: int, *, with_gradient: bool = True, hessian_vector: int = 0) -> None:
         """Record `num_points` evaluations of `stage`, *before* they are made.
 
         Raises:
-            BudgetError: if they would exceed the budget; nothing is recorded then.
+            BudgetError: if they would exceed the budget. Then nothing is recorded.
         """
         if stage not in STAGES:
             raise KeyError(f"unknown ledger stage {stage!r}; the stages are {', '.join(STAGES)}")
@@ -89,12 +90,12 @@ class Ledger:
             self.hessian_vector[stage] = self.hessian_vector.get(stage, 0) + hessian_vector
 
     def as_dict(self) -> dict:
-        """A JSON-ready copy; `from_dict` restores it."""
+        """A copy that can be written as JSON. `from_dict` reads it."""
         products = {"hessian_vector": dict(self.hessian_vector)} if self.hessian_vector else {}
         return {"budget": self.budget, "points": dict(self.points), "value_only": dict(self.value_only), **products}
 
     @classmethod
     def from_dict(cls, record: dict) -> "Ledger":
-        """The ledger that `as_dict` described."""
+        """Make a ledger from what `as_dict` gave."""
         products = dict(record.get("hessian_vector", {}))
         return cls(record["budget"], dict(record["points"]), dict(record["value_only"]), products)

@@ -32,7 +32,7 @@ def number_text(value: int | float | None, digits: int = 4) -> str:
 def with_error(value: float | None, error: float | None) -> str:
     """A value and its standard error: two significant digits of the error, and as many decimals of the value.
 
-    Example:
+    Examples:
         >>> with_error(3.15123, 0.00042)
         '3.15123 ± 0.00042'
         >>> with_error(1234.5, 31.0)

@@ -28,13 +28,13 @@ MOST_DRAWS, MOST_NUMBERS = 20_000, 1_000_000
 
 @dataclass(frozen=True)
 class Answer:
-    """Draws of the target.
+    """Draws of the target, as named columns.
 
     Args:
-        names: of the columns: `tau`, `theta[0]`, or `x[0]` for plain rows.
-        values: axes (draw, column).
-        log_weights: of the draws; None for draws that need none.
-        log_density: of the user's density, unnormalised; None where it is not known.
+        names: the names of the columns: `tau`, `theta[0]`, or `x[0]` for plain rows.
+        values: an array with the axes (draw, column).
+        log_weights: the log weights of the draws. None if they need none.
+        log_density: the user's own log density, not normalised, at the draws. None if it is not known.
         source: what the draws are, in words.
     """
 
@@ -46,22 +46,22 @@ class Answer:
 
     @property
     def num(self) -> int:
-        """Draws."""
+        """The number of draws."""
         return len(self.values)
 
     @property
     def shares(self) -> np.ndarray | None:
-        """Weights that sum to one; None where none is positive."""
+        """Weights that sum to one. None if no weight is positive."""
         return shares_of(self.log_weights, self.num)
 
     @property
     def effective(self) -> float:
-        """Draws of even weight that are worth as much."""
+        """The effective sample size: how many draws of equal weight are worth as much."""
         shares = self.shares
         return 0.0 if shares is None else effective_size(shares)
 
     def estimates(self, most: int | None = None) -> list[Estimate]:
-        """Mean, standard deviation and quantiles of the first `most` columns, or of all."""
+        """Mean, standard deviation and quantiles of the first `most` columns. None takes all columns."""
         shares = self.shares
         if shares is None:
             return []
@@ -69,7 +69,7 @@ class Answer:
         return [own for own in made if own is not None]
 
     def as_arrays(self) -> dict[str, np.ndarray]:
-        """For a file; `from_arrays` reads them."""
+        """Arrays for a file. `from_arrays` reads them."""
         arrays = {"values": self.values.astype(np.float32), "names": np.array(self.names)}
         arrays["source"] = np.array(self.source)
         for name in ("log_weights", "log_density"):
@@ -79,7 +79,7 @@ class Answer:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Answer":
-        """What `as_arrays` described."""
+        """Make an answer from what `as_arrays` gave."""
         names = tuple(map(str, arrays["names"]))
         log_weights, log_density = (arrays.get(name) for name in ("log_weights", "log_density"))
         return cls(names, arrays["values"], log_weights, log_density, str(arrays["source"]))

@@ -97,4 +97,4 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], pictures: Seque
         + "</tr>"
         for row, picture in zip(rows, pictures, strict=True)
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<table style="border-spacing:.8em .2em"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

@@ -59,14 +59,15 @@ class Sampler(Shown):
             the coordinates are the same.
         structure: makes the user's own tree of arrays from a row of coordinates. None for plain rows.
         modes: modes that searches found before the fit, the heaviest first. Empty if there was no search.
-        folder: where it was saved or loaded from. `plot` and `report` look there for the samples of the levels.
+        folder: the folder of the sampler, if it was saved or loaded. `plot` and `report` look there for the samples of
+            the levels.
 
     Attributes:
         paid: samples and weights that were paid for. `improve` starts from them, and the verdict uses them.
         seconds: the wall time of the fit by stage, over all processes that worked on it. Empty if it is not known.
         devices: the devices of the fit, as `tp.fit` takes them. Draws and densities run on them. They are not saved.
-        host: the workers of a density on the host. Points, seconds and utilisation are of the process that ended the
-            fit and of every `improve`, failures of all processes. Or None.
+        host: what workers did, if they evaluated the density, or None. Points, seconds and utilisation are of the process
+            that ended the fit and of every `improve`; failures are of all processes.
     """
 
     model: DiffusionModel
@@ -95,7 +96,7 @@ class Sampler(Shown):
 
     @property
     def dim(self) -> int:
-        """Dimension of a draw."""
+        """The dimension of a draw."""
         return self.model.prior.location.shape[0] if self.chart is None else self.chart.full_dim
 
     @property
@@ -125,12 +126,12 @@ class Sampler(Shown):
         """Independent draws. They cost no evaluation.
 
         Args:
-            num: how many.
+            num: the number of draws.
             seed: the same seed gives the same draws. Draw i does not depend on `num`.
             solver: heun, euler, churn or sde (the reverse SDE). None takes the setting `sampling.raw_solver`, which may
                 differ from the solver of `sample_weighted`.
-            num_steps: steps of the solver. None takes those of the fit. The reverse SDE is of first order and needs
-                some hundreds, where Heun's solver needs 32.
+            num_steps: the number of steps of the solver. None takes the number of the fit. The reverse SDE is of first
+                order and needs some hundreds; Heun's solver needs 32.
 
         Returns:
             An array of shape (num, dim). If the density takes a tree of parameters, it is a tree of arrays with `num`
@@ -253,7 +254,7 @@ class Sampler(Shown):
 
         Args:
             x: an array of shape (dim,) or (n, dim); a tree of one point or many, if draws are trees.
-            seed: of random probes. It matters only if the divergence is estimated.
+            seed: the seed of random probes. It matters only if the divergence is estimated.
         """
         points = self._rows_of(x)
         if points.shape[0] == 0:
@@ -304,8 +305,8 @@ class Sampler(Shown):
 
         Args:
             other: a fit of the same density with another seed. The draws of both are then compared.
-            num, seed: draws of each to compare, and their seed. Each costs an evaluation, which the ledgers have as
-                `sampling`.
+            num, seed: the number of draws of each fit to compare, and their seed. Each draw costs one evaluation, which
+                the ledgers have as `sampling`.
         """
         return diagnose(self, other, num=num, seed=seed)
 
@@ -326,7 +327,7 @@ class Sampler(Shown):
 
         Raises:
             DensityError: if the density is not there.
-            BudgetError: if the budget is too small. The message has the least one.
+            BudgetError: if the budget is too small. The message names the smallest one.
         """
         improver = type(self).improver
         assert improver is not None, "tempering.methods.improve puts it there"
@@ -338,7 +339,7 @@ class Sampler(Shown):
     def save(self, folder: str | Path) -> Path:
         """Write `sampler.npz`, `samples.npz` and `sampler.json`. `tp.load` reads them. The density is not stored.
 
-        `samples.npz` has what `improve` starts from, and the weights for the verdict; drawing does not need it.
+        `samples.npz` has what `improve` starts from, and the weights for the verdict. Draws do not need it.
         `sampler.json` is written last and marks a complete sampler. A folder that has one is not overwritten.
         """
         folder = as_path(folder)

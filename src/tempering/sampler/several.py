@@ -23,7 +23,7 @@ __all__ = ["Samplers", "folder_of", "seeds_in", "seeds_of"]
 
 FILE, FORMAT = "samplers.json", "tempering samplers 1"
 _STATUS = {"trustworthy": "good"}
-_APART = "compare them with fits of other seeds and a larger `budget`: one at least is of another density"
+_APART = "compare them with fits of other seeds and a larger `budget`: at least one of them is wrong"
 
 
 def seeds_of(given: Any) -> tuple[int, ...] | None:
@@ -52,11 +52,11 @@ def folder_of(folder: str | Path, seed: int) -> Path:
 
 @dataclass(repr=False)
 class Samplers:
-    """Samplers of one density by seed. Draws are of all of them in turn, so that each has its share.
+    """Several samplers of one density, each fitted with its own seed. They take turns to draw.
 
     Args:
-        members: one sampler a seed.
-        seeds: of the members.
+        members: the samplers, one for each seed.
+        seeds: the seeds of the members.
     """
 
     members: tuple[Sampler, ...]
@@ -92,12 +92,12 @@ class Samplers:
 
     @property
     def dim(self) -> int:
-        """Dimension of a draw."""
+        """The dimension of a draw."""
         return self.members[0].dim
 
     @property
     def evaluations(self) -> int:
-        """Target evaluations that all fits spent."""
+        """The evaluations that all fits spent together."""
         return sum(sampler.evaluations for sampler in self.members)
 
     @property
@@ -107,7 +107,7 @@ class Samplers:
 
     @property
     def log_z_error(self) -> float | None:
-        """Its standard error: no smaller than the spread between seeds says."""
+        """The standard error of `log_z`. It is at least what the spread between seeds says."""
         return self._pooled_log_z()[1]
 
     def _pooled_log_z(self) -> tuple[float | None, float | None]:
@@ -120,7 +120,10 @@ class Samplers:
         return log_z, max(error, apart)
 
     def sample(self, num: int, *, seed: int = 0, solver: str | None = None, num_steps: int | None = None) -> Any:
-        """Draws at no evaluation: of all members in turn; draw i does not depend on `num`. As `Sampler.sample`."""
+        """Independent draws. The members take turns. They cost no evaluation, as in `Sampler.sample`.
+
+        Draw i does not depend on `num`.
+        """
         require_count("num", num)
         parts = [
             own.sample(n, seed=s, solver=solver, num_steps=num_steps) for own, n, s in self._shares(int(num), seed)
@@ -128,9 +131,10 @@ class Samplers:
         return _interleaved(parts)
 
     def sample_weighted(self, num: int, *, seed: int = 0, is_quasi_random: bool = False) -> tuple[Any, np.ndarray]:
-        """Draws of all members in turn, each with the log weight of its own member; as `Sampler.sample_weighted`.
+        """Weighted draws. The members take turns, and each weighs its own draws, as in `Sampler.sample_weighted`.
 
-        The log of the mean weight estimates log Z. A mode that a member lacks has too little weight: `diagnose` tells.
+        The logarithm of the mean weight estimates log Z. If a member lacks a mode, that mode has too little weight:
+        `diagnose` finds this.
         """
         require_count("num", num)
         parts = [
@@ -149,9 +153,10 @@ class Samplers:
         return [share for share in zip(self.members, counts, own_seeds, strict=True) if share[1] > 0]
 
     def diagnose(self, *, num: int = 2000, seed: int = 0) -> Verdict:
-        """All own verdicts, and every two members compared: the worst decides, and says which seeds it is about.
+        """The verdict of each member, and a comparison of every two. The worst finding decides, and names its seeds.
 
-        `num` draws of each member are weighed where there is a density: as many evaluations, entered as sampling.
+        If the density is there, `num` draws of each member are weighed. Each costs one evaluation, which the ledgers
+        have as `sampling`.
         """
         is_weighted = all(sampler.target is not None for sampler in self.members)
         sets = {}
@@ -179,7 +184,7 @@ class Samplers:
         return replace(finding, name=f"seeds {self.seeds[i]} and {self.seeds[j]}: {finding.name}")
 
     def summary(self) -> str:
-        """Every member in a line, log Z pooled, and what disagrees, as text. No evaluation."""
+        """A text with a line for each member, the pooled log Z, and what disagrees. It costs no evaluation."""
         lines = [f"{len(self)} samplers in {self.dim} dimensions", f"evaluations  {self.evaluations:,}"]
         for seed, own in zip(self.seeds, self.members, strict=True):
             share = "-" if own.ess_fraction is None else f"{own.ess_fraction:.3f}"
@@ -200,12 +205,12 @@ class Samplers:
         return "\n".join(lines)
 
     def improve(self, budget: int, *, seed: int = 0, progress: bool = True) -> "Samplers":
-        """Every member improved by `budget` evaluations more each, as `Sampler.improve`."""
+        """Spend `budget` more evaluations on each member, as `Sampler.improve` does."""
         improved = tuple(sampler.improve(budget, seed=seed, progress=progress) for sampler in self.members)
         return replace(self, members=improved)
 
     def save(self, folder: str | Path) -> Path:
-        """Every member in a folder of its own, `seed-0`, ...; `tp.load` reads all of them back."""
+        """Write each member into a folder of its own: `seed-0`, `seed-1`, ... `tp.load` reads all of them."""
         folder = as_path(folder)
         if (folder / FILE).exists():
             raise RunFolderError(f"{folder} already holds samplers; choose a new folder, nothing is overwritten")
@@ -215,7 +220,7 @@ class Samplers:
         return folder
 
     def note_seeds(self, folder: str | Path) -> None:
-        """Write down which seeds a folder holds, so that `tp.load` finds them."""
+        """Write a list of the seeds in a folder, so that `tp.load` finds them."""
         write_json(as_path(folder) / FILE, {"format": FORMAT, "seeds": list(self.seeds)})
 
 

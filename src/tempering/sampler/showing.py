@@ -18,6 +18,7 @@ from tempering.sampler.words import lines_of, summary_of
 from tempering.settings import require, require_count, require_flag, require_seed
 from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
+from tempering.weights.ess import ess_fraction
 from tempering.weights.estimates import Estimate
 
 __all__ = ["FIGURES", "Shown"]
@@ -25,6 +26,9 @@ __all__ = ["FIGURES", "Shown"]
 FIGURES = ("corner", "marginals", "modes", "levels", "weights", "ladder", "level_energies", "training")
 """What `plot` draws by name; of particles and molecules `distances` and `configurations` as well."""
 _NUM_PLOTTED = 2000
+_WEIGHTED = (
+    "sample_stats.log_weights has the weights of these draws, of effective share {:.3f}; ArviZ does not use them"
+)
 
 
 class Shown:
@@ -39,6 +43,7 @@ class Shown:
     sample_weighted: Any
     sample_even: Any
     log_prob: Any
+    diagnose: Any
     outer: Any
     geometry: Centred | None
     _seen: Any
@@ -51,26 +56,30 @@ class Shown:
         return html_of(self)
 
     def answer(self) -> Answer | None:
-        """Weighted draws that the fit and later calls paid for, as named columns; None where none are kept.
+        """The weighted draws that the fit and later calls paid for, as named columns. None if none are kept.
 
-        It costs nothing. `sample_weighted` makes more, which are then part of it.
+        It costs nothing. `sample_weighted` makes more draws, which are then part of it.
         """
         return answer_of(self)
 
     def estimates(self) -> list[Estimate]:
-        """Mean, standard deviation and quantiles of every parameter, with Monte Carlo standard errors; no evaluation.
+        """Mean, standard deviation and quantiles of every parameter, with Monte Carlo standard errors.
 
-        Of particles and molecules: of the energy, the radius of gyration and the mean distance of two particles.
+        It costs no evaluation. For particles and molecules the estimates are of the energy, the radius of gyration and
+        the mean distance of two particles.
         """
         answer = answer_of(self)
         return [] if answer is None else answer.estimates()
 
     def summary(self) -> str:
-        """The answer, cost, ESS, log Z, the level table, every finding that is not good and the verdict, as text."""
+        """A text with the answer, the cost, ESS, log Z, the table of levels, the verdict and the findings behind it.
+
+        Findings that are good are left out. It costs no evaluation.
+        """
         return summary_of(self)
 
     def facts(self) -> dict[str, Any]:
-        """Everything but the arrays, JSON-ready."""
+        """Everything but the arrays, in a form that can be written as JSON."""
         return facts_of(self)
 
     def to_arviz(
@@ -84,21 +93,22 @@ class Shown:
         dims: dict[str, list[str]] | None = None,
         with_log_prob: bool = False,
     ) -> Any:
-        """Draws as ArviZ inference data: variables by name, or x for plain rows.
+        """Draws as ArviZ inference data. Variables have their names, or the name x for plain rows.
 
         Draws are independent. They are divided into chains only so that ArviZ can compare parts of them: R-hat is then
         near 1, and effective sizes are near the number of draws. ArviZ knows no weights. `sample_stats` has
         `log_weights` and `log_density` of every draw if they are known. `sample_exact` makes draws without weights.
 
         Args:
-            num: how many, as of `sample`. None takes the weighted draws that were paid for, at no evaluation.
-            seed: as for `sample`: the same draws.
-            num_chains: parts of equal length; a rest is left out.
-            weighted: weigh `num` new draws; costs one evaluation per draw.
+            num: the number of new draws, as for `sample`. None takes the weighted draws that were paid for; this costs
+                no evaluation.
+            seed: the seed of new draws, as for `sample`.
+            num_chains: the number of parts. They have equal length; draws that are left over are left out.
+            weighted: weigh the `num` new draws. It costs one evaluation per draw.
             coords: labels along named dimensions.
-            dims: names of the dimensions of variables; those of a NumPyro model's plates are known.
-            with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`: no evaluation of the
-                target, but a solution of the flow's equation for every draw.
+            dims: names of the dimensions of variables. The plates of a NumPyro model are known.
+            with_log_prob: add the sampler's own log density as `log_prob` in `sample_stats`. This costs no evaluation
+                of the target, but the flow's equation is solved for every draw.
         """
         require_extra("arviz", "inference data")
         require_flag("with_log_prob", with_log_prob)
@@ -110,7 +120,13 @@ class Shown:
             stats["log_prob"] = self.log_prob(draws)
         known = {} if self.structure is None else self.structure.dims
         labels = {"coords": coords, "dims": {**known, **(dims or {})}}
-        return inference_data(named_arrays(draws), stats, int(num_chains), **labels)
+        data = inference_data(named_arrays(draws), stats, int(num_chains), **labels)
+        # ArviZ's own numbers say nothing of this: R-hat is near 1 also where the verdict is "wrong".
+        data.posterior.attrs["verdict"] = self.diagnose().line().removeprefix("verdict: ")
+        if "log_weights" in stats:
+            share = float(ess_fraction(jnp.asarray(stats["log_weights"])))
+            data.posterior.attrs["weights"] = _WEIGHTED.format(share)
+        return data
 
     def _draws_with_stats(self, num: int | None, seed: int, *, weighted: bool) -> tuple[Any, dict[str, np.ndarray]]:
         """New draws, weighed or not; for `num` None those that were paid for. With what is known of each."""
@@ -148,18 +164,22 @@ class Shown:
         solver: str | None = None,
         num_steps: int | None = None,
     ) -> Path:
-        """Draws as a new file for other programs, by suffix: .npz, .csv, .parquet, .nc or .txt (`exports.write_draws`).
+        """Write draws into a new file for other programs. The suffix decides: .npz, .csv, .parquet, .nc or .txt.
 
         Args:
-            path: must not exist; its folder is made. A `.txt` file is GetDist's, with a `.paramnames` file beside it.
-            num, seed: as for `sample`: the same draws.
-            weighted: add log weights that correct expectations (`sample_weighted`); costs one evaluation per draw.
+            path: the file. It must not exist; its folder is made. A `.txt` file is for GetDist, and a `.paramnames`
+                file is written beside it.
+            num, seed: as for `sample`.
+            weighted: add log weights that correct expectations (`sample_weighted`). It costs one evaluation per draw.
             is_quasi_random: as for `sample_weighted`, for weighted draws only.
-            is_even: the points of `sample_even` instead, without weights; costs two evaluations per point.
+            is_even: write the points of `sample_even` instead, without weights. It costs two evaluations per point.
             solver, num_steps: as for `sample`, for draws without weights only.
 
+        Returns:
+            The file.
+
         Raises:
-            SettingsError: for another suffix, or where the package that writes it is not installed.
+            SettingsError: for another suffix, or if the package that writes it is not installed.
             RunFolderError: if the file exists or cannot be written.
         """
         place = check_place(path)  # before anything is drawn
@@ -190,27 +210,28 @@ class Shown:
         num: int | None = None,
         seed: int = 0,
     ) -> Any:
-        """Figures for people: one by name, or all of them.
+        """Draw figures: one by its name, or all of them.
 
-        `sampler.plot("corner")` is one figure, `sampler.plot("corner", "corner.pdf")` writes it as well: .png, .svg or
-        .pdf. `sampler.plot()` is all of them by name, and `sampler.plot("figures")` writes these into a folder.
+        `sampler.plot("corner")` returns one figure. `sampler.plot("corner", "corner.pdf")` writes it as well, as .png,
+        .svg or .pdf. `sampler.plot()` returns all figures by name. `sampler.plot("figures")` also writes them into the
+        folder `figures`.
 
         Args:
-            what: corner, marginals, modes, levels (the table), ladder, weights, level_energies or training; of
-                particles and molecules distances and configurations too. Anything else is a folder for PNG files of all
-                figures; give a `pathlib.Path` for a folder that has the name of a figure.
-            path: a file for the one figure; an older one is replaced.
-            num: draws to show. None shows the weighted draws that were paid for, at no evaluation; where there are none
-                2,000 are drawn. Draws that are made for the figure are weighed where the density is known: as many
-                evaluations, entered in the ledger as sampling.
-            seed: of new draws.
+            what: corner, marginals, modes, levels (the table), ladder, weights, level_energies or training. For
+                particles and molecules there are distances and configurations too. Anything else is a folder for PNG
+                files of all figures. Give a `pathlib.Path` for a folder that has the name of a figure.
+            path: a file for the one figure. An older file is replaced.
+            num: the number of new draws to show. None shows the weighted draws that were paid for, which costs no
+                evaluation; if there are none, it makes 2,000. If the density is there, new draws are weighed. Each
+                costs one evaluation, which the ledger has as `sampling`.
+            seed: the seed of new draws.
 
         Returns:
-            A Matplotlib figure, or figures by name, without those that there are no numbers for. Samples by level are
-            those of the run folder, where `fit(out=...)` made one.
+            A Matplotlib figure, or a dict of figures by name. Figures without numbers are left out. Samples by level
+            come from the run folder, if `fit(out=...)` made one.
 
         Raises:
-            SettingsError: for a figure that this sampler has no numbers for, with the reason.
+            SettingsError: if this sampler has no numbers for the figure. The message has the reason.
         """
         require_extra("matplotlib", "figures")
         from tempering.plots.sampler_figures import (
@@ -239,14 +260,14 @@ class Shown:
         return figures[name]
 
     def report(self, file: str | Path = "report.html") -> Path:
-        """Write the report of this sampler as one web page that needs no network; no evaluation.
+        """Write a report about this sampler: one web page that needs no network. It costs no evaluation.
 
-        It is the page that `tempering report FOLDER` makes of a run folder: the answer, the verdict, the cost, how the
-        fit went, and how to make and cite it. A sampler that `fit(out=...)` made, or that was loaded, shows the levels
-        of its folder as well.
+        It is the page that `tempering report FOLDER` makes for a run folder. It has the answer, the verdict, the cost,
+        how the fit went, and how to repeat and cite it. If the sampler has a folder, from `fit(out=...)` or `tp.load`,
+        the page shows its levels as well.
 
         Args:
-            file: of the page; it ends in .html. An older page there is replaced.
+            file: the file of the page. It must end in .html. An older page there is replaced.
 
         Returns:
             The file.

@@ -25,12 +25,13 @@ Self = TypeVar("Self", bound="BaselineSettings")
 
 @dataclass(frozen=True)
 class BaselineSettings:
-    """What all baselines share. Abstract.
+    """The settings that all baselines share. This class is abstract.
 
     Args:
-        num_steps: iterations of training, or outer loops. None makes as many as the budget allows.
-        scale: the unit of length of the method's coordinates: networks, noise and step sizes see x / scale.
-        num_final_draws: weighted draws after training, for ESS and log Z; of methods that have no weights, none.
+        num_steps: the number of training steps, or of outer loops. None makes as many as the budget allows.
+        scale: the unit of length of the method's coordinates. Networks, noise and step sizes use x / scale.
+        num_final_draws: the number of weighted draws after training, for ESS and log Z. Methods without weights make
+            none.
     """
 
     num_steps: int | None = None
@@ -39,19 +40,22 @@ class BaselineSettings:
 
     @property
     def method(self) -> str:
-        """The name of the method that these are for."""
+        """The name of the method that these settings are for."""
         raise NotImplementedError
 
     @property
     def is_sized_by_budget(self) -> bool:
-        """Never: a budget sets the number of steps and no other size."""
+        """Always False: a budget sets the number of steps and no other size."""
         return False
 
     def with_changes(self: Self, changes: Mapping[str, Any]) -> Self:
-        """The settings with some of them changed by name: `{"num_steps": 2000}`.
+        """Change some settings by name, such as `{"num_steps": 2000}`.
+
+        Returns:
+            New settings. These settings do not change.
 
         Raises:
-            SettingsError: for an unknown name (with the nearest known one), or a value that is not allowed.
+            SettingsError: for an unknown name (the message has the nearest known one), or a value that is not allowed.
         """
         return changed(self, changes)
 
@@ -67,24 +71,27 @@ class FABSettings(BaselineSettings):
     """The settings of FAB, flow annealed importance sampling bootstrap (Midgley et al. 2023), with its buffer.
 
     Args:
-        num_layers: of the flow: each an affine coupling and a linear map.
-        width, depth: of the network of a coupling.
-        is_mixing: whether a learned LU-linear map follows each coupling; otherwise coordinates are only reversed.
-        alpha: of the divergence; 2 is the paper's.
-        num_levels: intermediate distributions of AIS between the flow q and p^alpha q^(1 - alpha).
-        kernel: of a transition: "random_walk" or "hmc" of `num_leapfrog` steps.
-        num_mcmc: transitions at every level.
-        step_size: of the kernel, in units of `scale`; at every level where it adapts.
-        is_adapting: whether the step size of every level goes towards `acceptance` by 5 % a step, for ever.
-        lowest: log densities below it count as -inf, as for the paper's MoG-40; None cuts nothing.
-        batch_size: points of an AIS pass, and of an update of the flow.
-        num_updates: of the flow after every AIS pass.
-        buffer_size, first_buffer_size: points that the prioritised buffer holds at most, and before training begins.
-        max_weight: the largest weight of a point in the loss, by the change of q since it was stored; None clips none.
-        learning_rate: of Adam; `first_learning_rate` and `num_warmup` steps lead up to it where they are given.
+        num_layers: the number of layers of the flow. Each layer is an affine coupling and a linear map.
+        width, depth: the sizes of the network of a coupling.
+        is_mixing: True puts a learned LU-linear map behind each coupling. False only reverses the coordinates.
+        alpha: the order of the divergence. The paper has 2.
+        num_levels: the number of distributions of AIS between the flow q and p^alpha q^(1 - alpha).
+        kernel: how AIS moves: "random_walk", or "hmc" with `num_leapfrog` steps.
+        num_mcmc: the number of transitions at every level.
+        step_size: the step size of the kernel, in units of `scale`. If it adapts, every level starts with it.
+        is_adapting: True moves the step size of every level towards `acceptance`, by 5 % per step, without an end.
+        lowest: log densities below this number count as -inf, as for the paper's MoG-40. None sets no limit.
+        batch_size: the number of points of an AIS pass, and of an update of the flow.
+        num_updates: the number of updates of the flow after every AIS pass.
+        buffer_size: the largest number of points that the prioritised buffer holds.
+        first_buffer_size: the number of points in the buffer when training begins.
+        max_weight: the largest weight of a point in the loss. The weight is the change of q since the point was stored.
+            None sets no limit.
+        learning_rate: the learning rate of Adam. If `first_learning_rate` and `num_warmup` are given, the rate rises
+            from the first one in that many steps.
         schedule: "constant", or "cosine" down to 0 at the last step.
-        max_norm: of a gradient; a larger one is scaled down. With `median_window` gradients are clipped at twice the
-            median norm of that many before, and left out above ten times.
+        max_norm: the largest norm of a gradient. A larger gradient is scaled down. With `median_window`, gradients are
+            clipped at twice the median norm of that many gradients before, and left out above ten times.
     """
 
     num_layers: int = 8
@@ -160,18 +167,18 @@ class DiKLSettings(BaselineSettings):
     """The settings of DiKL, a one-step generator by diffusive reverse KL divergences (He et al. 2025).
 
     Args:
-        width, depth: of the generator and of the score network.
-        latent_dim: of the generator's normal input; None takes that of the density.
-        num_noises: steps of the variance-preserving chain; those of 1 to num_noises - 1 are trained at.
-        least_beta, most_beta: of the chain, linear in the step.
-        num_score_steps: updates of the score network before each of the generator.
-        score_learning_rate, learning_rate: of Adam, of the two networks.
-        max_norm: of the generator's gradient.
-        batch_size: points of a step.
-        num_particles: of AIS for every posterior, of which one is taken by weight.
-        num_levels: of AIS; the first is drawn from, each other has one step of HMC, one leapfrog step of size
-            `hmc_step_size`.
-        num_mala: steps of MALA with `mala_step_size` after it.
+        width, depth: the sizes of the generator and of the score network.
+        latent_dim: the dimension of the generator's normal input. None takes the dimension of the density.
+        num_noises: the number of steps of the variance-preserving chain. Training uses steps 1 to num_noises - 1.
+        least_beta, most_beta: the first and the last beta of the chain. Beta is linear in the step.
+        num_score_steps: the number of updates of the score network before each update of the generator.
+        score_learning_rate, learning_rate: the learning rates of Adam for the score network and the generator.
+        max_norm: the largest norm of the generator's gradient.
+        batch_size: the number of points of a step.
+        num_particles: the number of AIS particles for every posterior. One of them is taken, by weight.
+        num_levels: the number of AIS levels. Particles are drawn at the first level. At each other level they make one
+            step of HMC, with one leapfrog step of size `hmc_step_size`.
+        num_mala: the number of MALA steps after AIS, with `mala_step_size`.
     """
 
     width: int = 400

@@ -17,7 +17,7 @@ __all__ = ["Atlas", "Exploration", "Initial", "Ladder", "Pilot", "Refinement"]
 
 @dataclass(frozen=True)
 class Ladder:
-    """The temperatures, hottest first, ending at T = 1.
+    """The settings of the temperatures. They go from the hottest down to T = 1.
 
     Args:
         temperatures: a list of your own. The other settings of this group are then ignored.
@@ -66,7 +66,7 @@ class Atlas:
     alike, and with a ladder of your own.
 
     Args:
-        share: the largest share of the budget that it may spend. 0 leaves it out.
+        share: the largest share of the budget that the search may spend. 0 leaves the search out.
         path: how the fit goes on. "reference" draws from the modes that were found, whatever the checks say.
             "temperature" goes down from hot chains, or from the reference that was given. "automatic" uses the modes if
             searches no longer find new ones and if test chains find that the modes cover the density.
@@ -90,7 +90,8 @@ class Pilot:
 
     Args:
         num_chains: the number of chains.
-        num_steps: kernel steps at every temperature. Half of them adapt the step size, the other half is judged.
+        num_steps: the number of kernel steps at every temperature. The first half adapts the step size, the second half
+            is judged.
         growth: the factor from one temperature to the next.
         max_rounds: the largest number of temperatures to try.
         max_rhat: chains count as mixed if the largest R-hat over coordinates is below this.
@@ -118,21 +119,21 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Exploration:
-    """How chains move: the kernel at one temperature and the swaps between temperatures.
+    """The settings of how chains move: the kernel at one temperature, and the swaps between temperatures.
 
     Args:
         kernel: "mala", "hmc", "random_walk" (which needs no gradient) or "automatic". Automatic means hmc with about
             2 dim^(1/4) - 1 leapfrog steps, mala if that is one step, and random_walk for a target without gradient.
-        num_leapfrog: leapfrog steps per HMC step. Each costs one evaluation. Only hmc uses it.
-        swap_interval: kernel steps between two rounds of swaps.
-        swap_scheme: "even_odd" (non-reversible alternation), or "sweep" (all pairs in turn, hot to cold, as in the
-            paper).
+        num_leapfrog: the number of leapfrog steps per HMC step. Each costs one evaluation. Only hmc uses it.
+        swap_interval: the number of kernel steps between two rounds of swaps.
+        swap_scheme: "even_odd" alternates between even and odd pairs and is not reversible. "sweep" tries all pairs in
+            turn, from hot to cold, as in the paper.
         mass: where the masses of coordinates come from. Masses keep light or stiff coordinates from setting the step
             size for all. "unit": all are the same. "target": the target's own, such as those of a molecule. "adapted":
             measured in the pilot, from the spread of every coordinate, or from the mean squared force on every
             particle; the pilot then also runs if a ladder is given. "automatic": the target's own if it has any, else
             the pilot's if one runs (one mass for all particles), else unit.
-        masses: numbers of your own, one per particle or coordinate. `mass` is then ignored. Only their ratios matter.
+        masses: your own numbers, one per particle or coordinate. `mass` is then ignored. Only their ratios matter.
     """
 
     kernel: Literal["automatic", "mala", "hmc", "random_walk"] = "automatic"
@@ -157,13 +158,13 @@ class Exploration:
 
 @dataclass(frozen=True)
 class Initial:
-    """The initial parallel tempering.
+    """The settings of the initial parallel tempering.
 
     Args:
         num_chains: the number of independent chains per temperature.
-        num_steps: kernel steps of every chain, burn-in included.
-        burn_in: steps that adapt the step size; their states are not kept.
-        thin: steps between two states that are kept.
+        num_steps: the number of kernel steps of every chain, burn-in included.
+        burn_in: the number of steps at the start. They adapt the step size, and their states are not kept.
+        thin: the number of steps between two states that are kept.
         scale: the standard deviation of starting points around the origin. A target with its own starting points does
             not use it.
     """
@@ -185,21 +186,22 @@ class Initial:
 
     @property
     def num_draws(self) -> int:
-        """States kept of every chain."""
+        """The number of states that are kept of every chain."""
         return (self.num_steps - self.burn_in) // self.thin
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """A short parallel tempering over pairs of samples of the new and the previous level.
+    """The settings of refinement: a short parallel tempering over pairs of samples of the new and the previous level.
 
     Args:
-        num_steps: kernel steps. 0 leaves refinement out.
-        num_chains: None refines every sample. A number refines only so many samples, and adds their states to the
+        num_steps: the number of kernel steps. 0 leaves refinement out.
+        num_chains: None refines every sample. A number refines only that many samples, and adds their states to the
             buffer; the other samples keep their weights.
-        num_states: states kept per chain of the colder level, if every sample is refined: the last one, and others
-            evenly before it. They cost no evaluation, and are not quite independent. Only for `last_refinement`.
-        thin: steps between two states that are added, if `num_chains` is a number.
+        num_states: the number of states that are kept of every chain at the colder level, if every sample is refined.
+            These are the last state and others at equal distances before it. They cost no evaluation, and they are not
+            quite independent. It is for `last_refinement` only.
+        thin: the number of steps between two states that are added, if `num_chains` is a number.
         adapt_fraction: the share of the steps, at the start, in which step sizes still adapt.
     """
 
@@ -226,22 +228,22 @@ class Refinement:
 
     @property
     def num_adapting(self) -> int:
-        """Steps at the start whose states are not kept, because step sizes still change."""
+        """The number of steps at the start whose states are not kept, because step sizes still change."""
         return int(self.num_steps * self.adapt_fraction)
 
     @property
     def num_kept(self) -> int:
-        """States of every refined chain that are kept."""
+        """The number of states that are kept of every refined chain."""
         return self.num_states if self.num_chains is None else (self.num_steps - self.num_adapting) // self.thin
 
     @property
     def interval(self) -> int:
-        """Steps between states that are kept."""
+        """The number of steps between two states that are kept."""
         return (self.num_steps - self.num_adapting) // self.num_states if self.num_chains is None else self.thin
 
     @property
     def num_made(self) -> int:
-        """Steps that are made: as many as the last state needs that is kept."""
+        """The number of steps that are made. The last state that is kept decides it."""
         if self.num_steps == 0:
             return 0
         return self.num_steps if self.num_chains is None else self.num_adapting + self.num_kept * self.interval

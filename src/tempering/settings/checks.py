@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, nearest
 
 __all__ = [
     "as_whole",
@@ -91,4 +91,5 @@ def require_kind(name: str, given: Any, kind: type) -> None:
 def require_choice(name: str, given: Any, choices: Sequence[str]) -> None:
     """Refuse a word that is not among the choices."""
     allowed = "one of " + ", ".join(repr(choice) for choice in choices)
-    require(isinstance(given, str) and given in choices, name, given, allowed)
+    near = nearest(given, choices).strip(" ()") if isinstance(given, str) else ""
+    require(isinstance(given, str) and given in choices, name, given, allowed, near)

@@ -33,15 +33,17 @@ _GROUPS = {
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """Settings that all methods share. They start with parallel tempering and end with a diffusion model. Abstract.
+    """The settings that all methods of this library share. Such a method starts with parallel tempering and ends with a
+    diffusion model. This class is abstract.
 
     Args:
         buffer_size: the number of samples per level.
-        num_final_draws: draws of the final model that get weights, for ESS and log Z. Each costs one evaluation.
+        num_final_draws: the number of draws of the final model that get weights, for ESS and log Z. Each costs one
+            evaluation.
         is_sized_by_budget: choose buffer sizes, final draws, and the lengths of the pilot and the initial PT from the
             budget and the ladder. The numbers given for them here are then not used.
-        network, noise, training, sampling: None chooses them from the density: from its dimension, and from whether it
-            is one of particles or of a molecule. `sampler.settings` shows the choice.
+        network, noise, training, sampling: None chooses them from the density. The choice depends on its dimension, and
+            on whether it is a density of particles or of a molecule. `sampler.settings` shows the choice.
     """
 
     buffer_size: int = 2000
@@ -59,11 +61,14 @@ class MethodSettings:
     sampling: Sampling = None  # pyright: ignore[reportAssignmentType]
 
     def with_changes(self, changes: Mapping[str, Any]) -> "MethodSettings":
-        """The settings with some of them changed, by dotted names: `{"training.num_steps": 2000}`.
+        """Change some settings by their dotted names, such as `{"training.num_steps": 2000}`.
+
+        Returns:
+            New settings. These settings do not change.
 
         Raises:
-            SettingsError: for an unknown name (with the nearest known one), a value that is not allowed, or a size
-                where the budget sets the sizes.
+            SettingsError: for an unknown name (the message has the nearest known one), for a value that is not allowed,
+                or for a size if the budget sets the sizes.
         """
         return changed(self, changes)
 
@@ -103,7 +108,7 @@ class PTDMSettings(MethodSettings):
 
 @dataclass(frozen=True)
 class DescentSettings(MethodSettings):
-    """Settings shared by methods that go down the ladder level by level. Abstract.
+    """The settings that methods share which go down the ladder level by level. This class is abstract.
 
     Args:
         last_refinement: the refinement of the level at T = 1, which the final model learns. None means the same as
@@ -116,7 +121,7 @@ class DescentSettings(MethodSettings):
     last_refinement: Refinement | None = None
 
     def refinement_at(self, temperature: float) -> Refinement:
-        """The refinement of the level at `temperature`."""
+        """The settings of the refinement at `temperature`."""
         return self.last_refinement if self.last_refinement and temperature <= 1.0 else self.refinement
 
     @property
@@ -148,10 +153,11 @@ class PTSDSettings(DescentSettings):
     """The settings of PTSD. Without arguments they are what `tp.fit` runs; `PTSDSettings.paper()` is the paper's.
 
     Args:
-        level_size: samples drawn per level between the initial PT and T = 1. None means buffer_size.
-        last_buffer_size: samples of the level at T = 1, from which the final model learns. None means buffer_size.
-        initial_share: the share of the budget, without what the pilot spends, that goes to the initial PT. It is used
-            if the budget sets the sizes. A ladder of two levels gives all of it to the initial PT.
+        level_size: the number of samples that are drawn for each level between the initial PT and T = 1. None means
+            buffer_size.
+        last_buffer_size: the number of samples at T = 1, from which the final model learns. None means buffer_size.
+        initial_share: the share of the budget that goes to the initial PT, after the pilot is paid. It is used if the
+            budget sets the sizes. With a ladder of two levels the initial PT gets all.
     """
 
     atlas: Atlas = field(default_factory=Atlas)
@@ -162,12 +168,16 @@ class PTSDSettings(DescentSettings):
 
     @classmethod
     def paper(cls, num_particles: int = 0, spatial_dim: int = 3) -> "PTSDSettings":
-        """Algorithm 1 of the paper, with its table for MoG-40. What the table leaves open is our choice.
+        """The settings of the paper's Algorithm 1, with its table for MoG-40. What the table leaves open is our choice.
 
-        Ten temperatures from 100 to 1; MALA; one network per level, a 5-layer MLP or, for particles, an EGNN; denoising
-        score matching; Euler steps with one Hutchinson probe each from N(0, t_max^2); guidance linear in T; weights
-        truncated at their 99 % quantile and resampled; five steps of local parallel tempering. It spends about a
-        million evaluations. docs/decisions/0003-paper-presets.md has the choices.
+        - There are ten temperatures from 100 to 1, and chains move by MALA.
+        - Each level has its own network, a 5-layer MLP, or an EGNN for particles. It learns by denoising score
+          matching.
+        - Draws start from N(0, t_max^2) and make Euler steps, each with one Hutchinson probe.
+        - Guidance is linear in T.
+        - Weights are truncated at their 99 % quantile and resampled. Five steps of local parallel tempering follow.
+
+        A fit spends about a million evaluations. docs/decisions/0003-paper-presets.md has the choices.
         """
         is_of_particles = num_particles > 0
         mlp = Network("mlp", width=256, depth=5, coordinate_width=0, is_shared=False)

@@ -23,7 +23,7 @@ _LARGEST_BETA = 60.0
 
 @dataclass(frozen=True)
 class Network:
-    """The denoiser's network: the paper's plain MLP or a residual one; for particles an equivariant one.
+    """The settings of the denoiser's network. It is an MLP (the paper's), a residual network, or one for particles.
 
     Args:
         kind: mlp, residual, egnn (the paper's, for particles) or particle_transformer.
@@ -39,7 +39,8 @@ class Network:
             features use it.
         is_half: compute matrix products of the particle_transformer, and messages of the egnn, in bfloat16.
         atoms: the kind of every particle of a molecule, as numbers from 0. Particles of one kind are exchangeable, as
-            far as bonds allow. Empty: all particles are alike. A fit of a molecule gives each atom its own kind.
+            far as bonds allow. If it is empty, all particles are alike. A fit of a molecule gives each atom its own
+            kind.
         bonds: pairs of atoms that are joined. The network treats atoms up to three bonds apart differently from others.
         is_chiral: the particle_transformer distinguishes mirror images, by the signed volumes of four atoms each.
     """
@@ -96,17 +97,18 @@ class Network:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise levels of training and sampling (Karras et al. 2022), and the process that they belong to.
+    """The settings of the noise levels for training and sampling (Karras et al. 2022), and of their process.
 
     Args:
-        process: "ve" is variance exploding (the paper's). "vp" is variance preserving: a change of variables of the
-            other, with its own clock that training and solvers step through.
+        process: "ve" is variance exploding (the paper's). "vp" is variance preserving. It is a change of variables of
+            "ve", with its own clock for training and solvers.
         beta_min, beta_max: the rate of the clock of "vp" at the start and at the end. It ends with
             sqrt(exp((beta_min + beta_max) / 2) - 1) units of noise: 152 for the usual 0.1 and 20.
         sigma_min: the smallest noise level. None takes 3 % of the smallest scale within a mode. That scale comes from
             the stored gradients, or from log densities of neighbouring samples if the target has no gradient.
-        sigma_max: the largest noise level. None takes five times the spread of the hottest buffer. With "vp" and None,
-            that spread is the unit whose variance is preserved; with a number, the unit is what makes it end there.
+        sigma_max: the largest noise level. None takes five times the spread of the hottest buffer. "vp" preserves the
+            variance of a unit. With None this unit is that spread. With a number the unit is such that the clock ends
+            there.
         prior: where draws start. "matched" is a Gaussian with mean and covariance of the noised buffer. "isotropic" is
             N(0, s^2), where s^2 is the noised buffer's mean variance. "noise" is N(0, sigma_max^2), with "vp"
             N(0, unit^2).
@@ -138,19 +140,20 @@ class Noise:
 
 @dataclass(frozen=True)
 class Training:
-    """How a denoiser is fitted to a buffer.
+    """The settings of training: how a denoiser is fitted to a buffer.
 
     Args:
-        num_steps: optimiser steps at the first two levels, and for the last level. PT+DM's model takes as many.
-        num_finetune_steps: optimiser steps at every other level. None means num_steps (the paper).
-        batch_size: samples per step.
+        num_steps: the number of optimiser steps at the first two levels, and for the last level. PT+DM's model takes as
+            many.
+        num_finetune_steps: the number of optimiser steps at every other level. None means num_steps (the paper).
+        batch_size: the number of samples per step.
         learning_rate: the peak of a schedule with warm-up and cosine decay.
         validation_fraction: the share of the buffer that is held out for validation.
-        check_every: steps between two validation checks.
+        check_every: the number of steps between two validation checks.
         patience: training stops after this many checks without improvement, and keeps the best weights. 0 never stops
             early and keeps the last weights. If the schedule ends first, the last weights are kept, unless the
             validation loss says that they are clearly worse.
-        use_gradients: train on a blend of x0 and the target-score identity, which uses the stored gradients.
+        use_gradients: train on a mixture of x0 and the target-score identity, which uses the stored gradients.
     """
 
     num_steps: int = 8000
@@ -177,19 +180,19 @@ class Training:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a denoiser is turned into samples.
+    """The settings of sampling: how a denoiser makes draws.
 
     Args:
         solver: heun and euler follow the flow on EDM's grid. churn is EDM's stochastic sampler: Heun steps with random
             kicks, which remove errors of the denoiser; its weights are those of whole paths. sde is the reverse SDE; it
             has no density.
-        num_steps: steps of the grid.
+        num_steps: the number of steps of the grid.
         divergence: how the density of a draw is computed. "exact" takes determinants, from dim forward-mode products.
             "hutchinson" estimates them with random probes. "integrated" is the paper's: the divergence by probes,
             integrated along the steps of euler; it is not the density of what these steps make. "automatic" is exact up
             to 16 dimensions, and else hutchinson.
         num_probes: the number of random probes of Hutchinson's estimator.
-        chunk_size: how many samples are integrated at once. It limits memory and does not change results.
+        chunk_size: the number of draws that are made at once. It limits memory and does not change results.
         is_quasi_random: draws of a level start from scrambled Sobol points, which cover the modes more evenly than
             independent ones. Draws of the finished sampler are always independent.
         churn: EDM's S_churn. Every step first raises sigma by the share min(churn / num_steps, sqrt(2) - 1). A larger
@@ -197,7 +200,7 @@ class Sampling:
         churn_max: EDM's S_max, the largest sigma at which there are kicks. None sets no limit.
         raw_solver: the solver of draws without weights. None takes `solver`. Churned draws are better than those of the
             flow, because kicks remove errors. Only the flow has an exact density that is cheap.
-        raw_num_steps: steps of draws without weights. None takes `num_steps`.
+        raw_num_steps: the number of steps for draws without weights. None takes `num_steps`.
     """
 
     solver: Literal["heun", "euler", "churn", "sde"] = "heun"
@@ -239,7 +242,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Guidance:
-    """How models of hotter levels become the proposal for the next level.
+    """The settings of guidance: how models of hotter levels give the proposal for the next level.
 
     Args:
         kind: "finite_difference" extrapolates from two models (the paper). "conditioned" asks one network for the next
@@ -274,14 +277,14 @@ class Guidance:
 
 @dataclass(frozen=True)
 class Resampling:
-    """Truncated importance weights, and what becomes of them.
+    """The settings of importance weights: how they are truncated, and what is done with them.
 
     Args:
         quantile: weights above this quantile are lowered to it (the paper's tau). 1 lowers none. None lowers as few as
             possible: until the effective share is 0.2, or until `min_effective` samples are effective.
-        min_effective: for quantile None, the number of effective samples to reach, but at an effective share of one
-            half at most. The reason: a network trained on a hundred samples only repeats them, and every colder level
-            inherits that.
+        min_effective: the number of effective samples to reach if quantile is None. Weights are not truncated beyond an
+            effective share of one half for it. The reason: a network that was trained on a hundred samples only repeats
+            them, and every colder level inherits that.
         is_resampled: True draws samples of equal weight, with duplicates (the paper). False keeps every sample with its
             weight, and training draws by weight.
         scheme: how samples are drawn if `is_resampled`: "multinomial" (the paper) or "systematic" (less noise).

@@ -13,20 +13,21 @@ PathLoss = Literal["kl", "log_variance", "tr_lv"]
 
 @dataclass(frozen=True)
 class PathSettings(BaselineSettings):
-    """What DDS and CMCD share. Abstract.
+    """The settings that DDS and CMCD share. This class is abstract.
 
     Args:
-        num_path_steps: K, steps of a path; a draw costs as many evaluations.
-        init_std: standard deviation of the Gaussian that paths start from, in units of `scale`.
-        loss: "kl", the papers': the reverse divergence of path measures, which drops modes; "log_variance"; or "tr_lv",
-            the log-variance loss within a trust region.
-        trust_region: with "tr_lv", the most that a step may change, as a KL divergence of path measures in nats.
-        num_updates, update_size: with "tr_lv", updates of a step, and paths of each, drawn from those of the step.
-        width, depth: of the networks.
-        batch_size: paths of a step.
-        learning_rate: of Adam.
-        max_gradient: of every entry of the gradient of the networks' weights; larger ones are clipped.
-        max_score: of every entry of the density's gradient as the network sees it.
+        num_path_steps: K, the number of steps of a path. A draw costs K evaluations.
+        init_std: the standard deviation of the Gaussian that paths start from, in units of `scale`.
+        loss: "kl" is the reverse divergence of path measures, as in the papers; it drops modes. "log_variance" is the
+            variance of the log weights. "tr_lv" is the log-variance loss within a trust region.
+        trust_region: for "tr_lv", the largest change by a step, as a KL divergence of path measures in nats.
+        num_updates: for "tr_lv", the number of updates per step.
+        update_size: for "tr_lv", the number of paths per update. They are drawn from the paths of the step.
+        width, depth: the sizes of the networks.
+        batch_size: the number of paths of a step.
+        learning_rate: the learning rate of Adam.
+        max_gradient: the largest entry of the gradient of the networks' weights. Larger entries are clipped.
+        max_score: the largest entry of the density's gradient that the network sees.
     """
 
     num_path_steps: int = 128

@@ -10,25 +10,27 @@ __all__ = ["BNEMSettings", "IDEMSettings", "ScoreSettings"]
 
 @dataclass(frozen=True)
 class ScoreSettings(BaselineSettings):
-    """What iDEM and BNEM share. A step is an outer loop: `num_inner` updates, then new samples for the buffer.
+    """The settings that iDEM and BNEM share. A step is an outer loop: `num_inner` updates, then new samples.
 
     Args:
-        sigma_min, sigma_max: of the noise, in units of `scale`.
-        num_mc: points of an estimate.
-        batch_size: estimates of an update.
-        num_inner: updates of the network in an outer loop.
-        num_new: samples that join the buffer after them.
-        num_first: points that the buffer starts with.
-        buffer_size: of the first-in first-out buffer.
-        num_sde_steps: of a draw.
-        noise_scale: of the noise of the reverse SDE; 1 is the SDE itself.
-        max_score: norm at which scores are clipped, of each particle where there are particles.
-        learning_rate: of Adam.
-        max_norm: of the gradient of the network's weights.
-        width, depth: of the network.
-        ema: decay of the average of weights, by updates, that draws are made with and that teaches BNEM; 0 takes the
-            weights themselves. The published average begins after more loops than there are, and so is such a copy.
-        num_final_descent: steps along the clipped score that end a draw, of size `descent_size`; each is an evaluation.
+        sigma_min, sigma_max: the smallest and the largest noise level, in units of `scale`.
+        num_mc: the number of points for an estimate.
+        batch_size: the number of estimates of an update.
+        num_inner: the number of updates of the network in an outer loop.
+        num_new: the number of samples that join the buffer after these updates.
+        num_first: the number of points that the buffer starts with.
+        buffer_size: the size of the buffer. The oldest samples leave it first.
+        num_sde_steps: the number of steps of a draw.
+        noise_scale: a factor of the noise of the reverse SDE. 1 is the SDE itself.
+        max_score: the norm at which scores are clipped. For particles it is the norm of each particle's score.
+        learning_rate: the learning rate of Adam.
+        max_norm: the largest norm of the gradient of the network's weights.
+        width, depth: the sizes of the network.
+        ema: the decay per update of an average of the network's weights. Draws use the average, and it teaches BNEM. 0
+            uses the weights themselves. The published average begins after more loops than there are, so that it equals
+            the weights too.
+        num_final_descent: the number of steps along the clipped score at the end of a draw. Each has the size
+            `descent_size` and costs one evaluation.
     """
 
     sigma_min: float = 1e-5
@@ -71,8 +73,10 @@ class IDEMSettings(ScoreSettings):
     """The settings of iDEM, iterated denoising energy matching (Akhound-Sadegh et al. 2024).
 
     Args:
-        is_weighted: weigh the loss by the noise's variance, as for mixtures; particles have even weights.
-        is_first_estimated: fill the first buffer by the estimator itself, which costs evaluations, and not from noise.
+        is_weighted: True weighs the loss by the variance of the noise, as the paper does for mixtures. False gives all
+            noise levels the same weight, as the paper does for particles.
+        is_first_estimated: True fills the first buffer with draws by the estimator itself, which costs evaluations.
+            False fills it from noise.
     """
 
     is_weighted: bool = True
@@ -93,13 +97,15 @@ class BNEMSettings(ScoreSettings):
     """The settings of NEM and BNEM, noised energy matching (OuYang et al. 2026).
 
     Args:
-        num_bootstrap_after: outer loops of NEM, after which estimates are bootstrapped; None never does: NEM. The
-            published switch is by early stopping; here it is by number, so that costs are known before.
-        num_bootstrap: estimates of the teacher network among `num_mc` once they are. As many evaluations go to the
-            lower noise that the teacher is asked at, so that an update costs the same before and after.
-        bootstrap_variance: equal steps of the noise's variance that the bootstrap goes by.
-        clean_weight: of the loss at zero noise.
-        is_factorised: particles only: one log-mean-exp a particle, a biased estimate of lower variance.
+        num_bootstrap_after: the number of outer loops of NEM before estimates are bootstrapped. None never bootstraps:
+            this is NEM. The published code switches by early stopping. Here a number decides, so that the cost is known
+            beforehand.
+        num_bootstrap: the number of the teacher network's estimates among `num_mc`, once it is used. The same number of
+            evaluations goes to the lower noise level of the teacher. So an update costs the same before and after.
+        bootstrap_variance: the step of the noise's variance between the network and its teacher.
+        clean_weight: the weight of the loss at zero noise.
+        is_factorised: for particles only. True takes one log-mean-exp for each particle. This estimate has a bias and a
+            lower variance.
     """
 
     num_bootstrap_after: int | None = None

@@ -52,18 +52,20 @@ class _Optional(Generic[T]):
 
 
 class Target(eqx.Module):
-    """An unnormalised density on R^dim. Abstract: a concrete target gives `dim` and `log_density`.
+    """The base class of targets: an unnormalised density on R^dim. A subclass gives `dim` and `log_density`.
 
-    Nine things are optional. Every target has them all; a subclass defines those that it brings, each by a field, a
-    property or, for `invariants`, a method. All are of the coordinates that `log_density` takes, except where it says
-    so. A target made of another one follows one rule: in the same coordinates it is a `Wrapper`, which brings all that
-    the other brings; in other coordinates it is a plain `Target`, which brings what it can say in its own.
+    Nine things are optional. Every target has all of them, with a default. A subclass defines the ones that it has,
+    each by a field, a property or, for `invariants`, a method. They are in the coordinates that `log_density` takes,
+    unless their text says something else.
+
+    A target may be made from another target. If its coordinates are the same, it is a `Wrapper`, which passes on
+    everything that the other has. If its coordinates differ, it is a plain `Target`, which defines what it knows.
     """
 
     dim: eqx.AbstractVar[int]
 
     geometry = _Optional[Centred | None](None)
-    """Centred particles: the coordinates in which the density has a normaliser."""
+    """For centred particles: the coordinates in which the density has a normaliser."""
 
     chart = _Optional[Chart | None](None)
     """The way from these coordinates, which methods work in, to the user's. None: they are the user's."""
@@ -78,7 +80,7 @@ class Target(eqx.Module):
     """Starting points, (point, dim), such as a molecule's conformation."""
 
     masses = _Optional[Any](None)
-    """What chains move with: one of each particle, or of each of the blocks of equal size that make a point."""
+    """The masses of particles, or of the blocks of equal size that make a point. Chains move with them."""
 
     atom_kinds = _Optional[tuple[int, ...]](())
     """The kind of every particle, if kinds differ."""
@@ -87,7 +89,7 @@ class Target(eqx.Module):
     """Pairs of particles that are joined."""
 
     invariants = _Optional[Callable[[Array], Array] | None](None)
-    """A function of one point: the numbers that must have mixed in chains. None leaves the choice to the geometry."""
+    """A function of one point: numbers that chains must have mixed in. None leaves the choice to the geometry."""
 
     @abstractmethod
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
@@ -131,30 +133,30 @@ class Referenced(Wrapper):
 
 
 class ExactTarget(Target):
-    """A target whose samples, normaliser and moments are known: what benchmarks and tests stand on.
+    """The base class of targets whose samples, normaliser and moments are known. Benchmarks and tests use them.
 
-    A *region* is a soft or hard indicator function of one point, whose expectation under the target is known exactly:
-    the posterior probability of a mixture component, or "this coordinate is in its right-hand well".
-    `regions_partition` says whether the indicators sum to one, so that total variation between weights makes sense.
+    A *region* is a soft or hard indicator function of one point. Its expectation under the target is known exactly.
+    Examples are the posterior probability of a mixture component, or "this coordinate is in its right-hand well".
+    `regions_partition` says whether the indicators sum to one. Then total variation between weights makes sense.
     """
 
     regions_partition: eqx.AbstractClassVar[bool]
 
     @abstractmethod
     def sample(self, key: Key, num: int) -> Float[Array, "num dim"]:
-        """`num` independent exact samples."""
+        """Draw `num` independent exact samples."""
 
     @abstractmethod
     def log_z(self) -> float:
-        """log of the integral of exp(log_density)."""
+        """The logarithm of the integral of exp(log_density)."""
 
     @abstractmethod
     def mean(self) -> Float[Array, " dim"]:
-        """E[x]."""
+        """The exact mean, E[x]."""
 
     @abstractmethod
     def second_moment(self) -> float:
-        """E|x|^2."""
+        """The exact second moment, E|x|^2."""
 
     @abstractmethod
     def region_weights(self) -> Float[Array, " region"]:

@@ -264,9 +264,9 @@ ordered: Support = _Ordered()
 
 
 def above(low: float | int) -> Support:
-    """A support: numbers greater than `low`.
+    """The support of numbers greater than `low`.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> support = {"temperature": tp.above(273.15)}
     """
@@ -274,14 +274,14 @@ def above(low: float | int) -> Support:
 
 
 def below(high: float | int) -> Support:
-    """A support: numbers less than `high`."""
+    """The support of numbers less than `high`."""
     return _Below(high)
 
 
 def interval(low: float | int, high: float | int) -> Support:
-    """A support: numbers between `low` and `high`, both finite.
+    """The support of numbers between `low` and `high`. Both must be finite.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> support = [tp.positive, tp.interval(0.0, 1.0)]
         >>> tp.interval(1.0, 0.0)

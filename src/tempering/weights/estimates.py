@@ -17,13 +17,14 @@ LEVELS = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True)
 class Estimate:
-    """One number of the target.
+    """Estimates of one parameter.
 
     Args:
-        name: of the parameter.
-        mean, sd: of the target, with their Monte Carlo standard errors.
-        quantiles: at `LEVELS`, with theirs.
-        effective: as many independent draws of the target would know the mean as well.
+        name: the name of the parameter.
+        mean, sd: its mean and standard deviation under the target. `mean_error` and `sd_error` are their Monte Carlo
+            standard errors.
+        quantiles: its quantiles at 5 %, 50 % and 95 %. `quantile_errors` are their errors.
+        effective: how many independent draws of the target would give the mean with the same error.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Estimate:
     effective: float
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready, with one entry per quantile: q5, q50, q95."""
+        """A dict that can be written as JSON. It has one entry per quantile: q5, q50, q95."""
         plain = asdict(self)
         levels, errors = plain.pop("quantiles"), plain.pop("quantile_errors")
         for level, value, error in zip(LEVELS, levels, errors, strict=True):

@@ -110,13 +110,13 @@ def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
     """Make equally weighted points from weighted draws. The points are spread evenly. It costs no evaluation.
 
     Each draw is taken as often as its weight says, rounded up or down at random. So the mean of any function over the
-    points equals that over the weighted draws, but for noise. The points are not independent: a subset of them is no
-    better than an independent sample of its size. If there are fewer draws than `num`, points repeat.
+    points equals its mean over the weighted draws, apart from noise. The points are not independent: a subset of them
+    is no better than an independent sample of its size. If there are fewer draws than `num`, points repeat.
 
     The draws are put in order along a Hilbert curve, and points are picked at even steps of the cumulative weight. So
-    every stretch of the curve gets its share of points to within one (Gerber, Chopin and Whiteley 2019).
+    every part of the curve gets its share of points to within one (Gerber, Chopin and Whiteley 2019).
 
-    Example:
+    Examples:
         >>> import numpy as np, tempering as tp
         >>> draws = np.array([[0.0], [1.0], [2.0]], np.float32)
         >>> points = tp.resample(draws, np.log([0.5, 0.25, 0.25]), 400)
@@ -124,17 +124,18 @@ def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
         array([200, 100, 100])
 
     Args:
-        draws: an array of axes (draw, dim), or a tree of arrays with the same first axis, as `sample_weighted` gives.
-        log_weights: one number per draw, normalised or not; -inf for none.
-        num: points to give back, in random order.
+        draws: an array with the axes (draw, dim), or a tree of arrays with the same first axis, as `sample_weighted`
+            gives.
+        log_weights: one number per draw, normalised or not. -inf means no weight.
+        num: the number of points. They come in random order.
         seed: the same seed gives the same points.
 
     Returns:
-        Points of the form that the draws have, as NumPy arrays of the same types.
+        Points in the form of the draws, as NumPy arrays of the same types.
 
     Raises:
-        SettingsError: for draws and weights that do not fit together or are not real numbers; for weights that are NaN
-            or +inf, or draws that have weight and are not finite.
+        SettingsError: if draws and weights do not fit together or are not real numbers, if weights are NaN or +inf, or
+            if draws with a weight are not finite.
         DensityError: if no draw has a positive weight.
     """
     require_count("num", num)

@@ -134,7 +134,10 @@ def _own_call(story: Story) -> str:
     if config.get("seed") is not None:
         more.append(f"seed={config['seed']}")
     if "by hand" in str(config.get("description")):
-        more.append("settings=...  # see the configuration below")
+        more.append("settings=...  # see the configuration below" if story.sampler else "settings=...")
+    if not story.sampler:  # what else was handed over stands in no file yet
+        call = f"sampler = tp.fit(log_density, ..., {', '.join(more)}, out={str(story.folder)!r})"
+        return f"import tempering as tp\n\n{call}  # with the arguments of the first call it goes on"
     lines = ["import tempering as tp", "", f"sampler = tp.fit({what}, {', '.join(more)})"]
     if "  # see" in lines[-1]:
         call, note = lines[-1].removesuffix(")").split("  # ")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tempering.errors import RunFolderError, SettingsError, require_extra
 from tempering.lab.report.contents import Story, read_contents
 from tempering.lab.report.page import rendered
@@ -35,7 +37,8 @@ class Comparison:
         stories: one per run.
         names: of the runs, each another.
         rows: what, and its value in every run.
-        parameters: name, the text of every run, and how far apart two runs are, in standard errors.
+        parameters: name, the text of every run (a dash for one without draws), and how far apart two runs are, in
+            standard errors.
         notes: what a reader should know, in words.
     """
 
@@ -101,19 +104,21 @@ def _metric_rows(stories: tuple[Story, ...]) -> list[tuple[str, tuple[str, ...]]
 
 
 def _parameters(stories: tuple[Story, ...], names: tuple[str, ...]) -> tuple[tuple, tuple[str, ...]]:
-    """Means of parameters that all runs have, and what is far apart."""
+    """Means of parameters that all runs with draws have, and what is far apart."""
     found = [{} if s.answer is None else {own.name: own for own in s.answer.estimates()} for s in stories]
     notes = [f"{name} has no draws to compare." for name, own in zip(names, found, strict=True) if not own]
-    shared = [name for name in found[0] if all(name in own for own in found)]
-    if not notes and any(set(own) != set(found[0]) for own in found):
+    drawn = [own for own in found if own]
+    shared = [name for name in drawn[0] if all(name in own for own in drawn)] if len(drawn) > 1 else []
+    is_alike = all(set(own) == set(drawn[0]) for own in drawn)
+    if not is_alike:
         notes.append("The runs have different parameters: only those that all of them have are compared.")
     rows = []
     for name in shared[:MOST_PARAMETERS]:
-        own: list[Estimate] = [table[name] for table in found]
-        pairs = [(each.mean, each.mean_error) for each in own]
-        rows.append((name, tuple(with_error(*pair) for pair in pairs), _apart(pairs)))
+        own: list[Estimate | None] = [table.get(name) for table in found]
+        pairs = [(each.mean, each.mean_error) for each in own if each is not None]
+        texts = tuple(DASH if each is None else with_error(each.mean, each.mean_error) for each in own)
+        rows.append((name, texts, _apart(pairs)))
     log_z = [(number_of(story.result, "log_z"), number_of(story.result, "log_z_error")) for story in stories]
-    is_alike = all(set(own) == set(found[0]) for own in found)
     known = [(value, error) for value, error in log_z if value is not None and error is not None]
     gap = _apart(known) if is_alike else None
     far = [name for name, _, apart in rows if apart is not None and apart > FAR]
@@ -180,14 +185,18 @@ def compare_page(comparison: Comparison, path: str | Path) -> Path:
 
 def _with_pictures(comparison: Comparison, name: str, values: tuple[str, ...], apart: float | None) -> dict[str, Any]:
     """A parameter with its marginal in every run, all on one axis."""
-    pictures, columns = [], []
-    for story in comparison.stories:
-        assert story.answer is not None and story.answer.shares is not None
-        columns.append((story.answer.values[:, story.answer.names.index(name)], story.answer.shares))
-    window = _window(columns)
-    for column, shares in columns:
-        pictures.append(small_histogram(column, shares, 170, 40, window))
+    columns = [_column(story, name) for story in comparison.stories]
+    window = _window([column for column in columns if column is not None])
+    pictures = ["" if column is None else small_histogram(column[0], column[1], 170, 40, window) for column in columns]
     return {"name": name, "values": list(zip(comparison.names, values, pictures, strict=True)), "apart": apart}
+
+
+def _column(story: Story, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """A parameter's values in the draws of a run, with their shares; None for a run without draws."""
+    shares = None if story.answer is None else story.answer.shares
+    if story.answer is None or shares is None:
+        return None
+    return story.answer.values[:, story.answer.names.index(name)], shares
 
 
 def _window(columns: list) -> tuple[float, float]:

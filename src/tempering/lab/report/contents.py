@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.errors import RunFolderError, SettingsError
+from tempering.methods.registry import METHODS
 from tempering.plots.contents import LevelSamples, RunContents, level_samples
 from tempering.registry import chart_from, make_target
 from tempering.runs.config import OWN_DENSITY, OWN_MODEL
@@ -206,6 +207,8 @@ def _missing(sampler: dict[str, Any], answer: Answer | None, folder: Path, state
 def _without_result(folder: Path, config: dict[str, Any], sampler: dict[str, Any], state: str) -> dict[str, Any]:
     """A result for a folder without one: what the configuration, and a trained sampler or the last part, say."""
     known = {name: config.get(name) for name in ("name", "method", "seed", "target", "budget")}
+    method = METHODS.get(str(known["method"]))
+    known["method"] = known["method"] if method is None else method.title
     found = sampler.get("verdict") or {"status": state if state in ("running", "stopped") else "none yet"}
     if state == "finished":
         return {**known, **sampler, "verdict": found}

@@ -26,7 +26,7 @@ _ADVICE = {
     "trustworthy": "Nothing that was checked speaks against these draws.",
     "unknown": "The budget was too small to say. The checks marked “unknown” say which budget to give.",
     "doubtful": "Do not rely on these draws before the checks marked “doubtful” or “unchecked” are settled.",
-    "wrong": "Do not use these draws. The checks marked “wrong” say that they are not those of the density.",
+    "wrong": "Do not use these draws. The checks marked “wrong” say that they do not follow the density.",
     "running": "There is no verdict before the run has ended.",
     "stopped": "There is no verdict before the run has ended.",
 }

@@ -45,7 +45,7 @@ def expected(cell: Cell, times: Times) -> Expected:
         kind = Kind.of(config.method, dim, config.budget or default_budget(dim), config.settings)
         like = expected_seconds(kind)
         if like is not None:
-            return sum(like.values()), "as a like fit here took"
+            return sum(like.values()), "as long as a similar fit here took"
     return _scaled(cell, times)
 
 

@@ -186,7 +186,7 @@ def internal_coordinates(target: MoleculeTarget, *, hands: str = "kept", ring_ra
     Raises:
         SettingsError: for another molecule, one with straight bond angles, or bad settings.
 
-    Example:
+    Examples:
         >>> from tempering.molecules import alanine_dipeptide, internal_coordinates
         >>> internal_coordinates(alanine_dipeptide()).dim
         67

@@ -1,8 +1,10 @@
 """Can the answer be trusted? Recorded numbers, or two samplers, in; a verdict in words out, with what to do next."""
 
+from tempering.priors.chart import PriorChart
+from tempering.priors.cube import CubeChart
 from tempering.sampler.diagnosis.comparison import compare
 from tempering.sampler.diagnosis.coverage import Coverage, coverage, hidden_mass
-from tempering.sampler.diagnosis.findings import recorded_findings
+from tempering.sampler.diagnosis.findings import beside_prior, recorded_findings
 from tempering.sampler.diagnosis.verdict import Finding, Verdict
 
 __all__ = ["Coverage", "Finding", "Verdict", "compare", "coverage", "diagnose", "hidden_mass", "recorded_findings"]
@@ -19,4 +21,6 @@ def diagnose(sampler, other=None, *, num: int = 2000, seed: int = 0) -> Verdict:
     findings = recorded_findings(sampler)
     if other is not None:
         findings = [*findings, *compare(sampler, other, num=num, seed=seed)]
+    if isinstance(getattr(sampler, "chart", None), PriorChart | CubeChart):
+        findings = [beside_prior(finding) for finding in findings]
     return Verdict(tuple(findings))

@@ -19,8 +19,8 @@ DrawnSet = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 _QUANTILES = (0.1, 0.5, 0.9)
 _DISAGREE = (
-    "compare both with a third of another `seed`, a wider `scale=` or an `init=` that covers the modes, and a larger "
-    "`budget`"
+    "compare both with a third fit, with another `seed`, a wider `scale=` or an `init=` that covers the modes, and a "
+    "larger `budget`"
 )
 
 
@@ -61,7 +61,7 @@ def compare_draws(first, second, sets: list[DrawnSet], *, num: int, seed: int) -
     sizes = [effective_size(weights) for _, weights, _ in sets]
     if min(sizes) < FEW_TO_COMPARE:
         measured = f"{min(sizes):.0f} effective draws of {num:,}"
-        meaning = "too few to compare two fits by"
+        meaning = "these are too few to compare two fits"
         findings.append(Finding("draws of two fits", "doubtful", measured, meaning, "raise `budget`, or `num=`"))
         return findings
     findings.append(moments(*sets))
@@ -97,7 +97,7 @@ def moments(first: tuple, second: tuple) -> Finding:
     measured = f"largest difference {worst[where]:.1f} standard errors ({what} of coordinate {where[1]})"
     if worst[where] <= limit:
         return Finding("draws of two fits", "good", measured, "means, spreads and quantiles agree")
-    meaning = f"above {limit:.1f}, which chance exceeds once in a thousand times: the fits are of different densities"
+    meaning = f"above {limit:.1f}, which chance exceeds once in a thousand times: the fits follow different densities"
     return Finding("draws of two fits", "wrong", measured, meaning, _DISAGREE)
 
 

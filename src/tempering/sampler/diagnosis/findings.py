@@ -5,6 +5,7 @@ them.
 """
 
 import math
+from dataclasses import replace
 
 from tempering.runs.records import IMPROVED, Checks, LevelRecord
 from tempering.sampler.diagnosis.comparison import log_z_agreement
@@ -39,7 +40,7 @@ from tempering.sampler.diagnosis.thresholds import (
 )
 from tempering.sampler.diagnosis.verdict import Finding
 
-__all__ = ["recorded_findings", "weight_findings"]
+__all__ = ["beside_prior", "recorded_findings", "weight_findings"]
 
 _REFERENCE = (
     "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
@@ -50,6 +51,21 @@ _COVER = (
     "give `scale=` or `init=` that covers where the density may be, a hotter `ladder=`, or a larger `budget`, and "
     "compare two fits by diagnose(other=)"
 )
+
+_NOT_BESIDE_PRIOR = {
+    "a wider `scale=` or an `init=`": "an `init=`",
+    "`scale=` or `init=`": "`init=`",
+    ", `support=` or `reference=`": "",
+}
+"""Advice that `tp.fit` refuses beside a prior, and what is left of it there."""
+
+
+def beside_prior(finding: Finding) -> Finding:
+    """The finding with advice that can be followed where there is a prior."""
+    advice = finding.advice
+    for words, rest in _NOT_BESIDE_PRIOR.items():
+        advice = advice.replace(words, rest)
+    return replace(finding, advice=advice)
 
 
 def recorded_findings(sampler) -> list[Finding]:
@@ -76,7 +92,7 @@ def _failures(sampler) -> list[Finding]:
     measured = f"{host.num_failed:,} points of {spent:,} failed twice ({kinds})"
     meaning = "they count as outside the support"
     is_much = host.num_failed > BAD_VALUES * spent
-    meaning += ", and are so many that what lies there may be missing" if is_much else ""
+    meaning += ", and there are many of them: mass at these points may be missing" if is_much else ""
     remedy = "`tempering points` on the run's folder lists them; mend the function there, or give a longer `timeout=`"
     return [Finding("points that failed", "doubtful" if is_much else "note", measured, meaning, remedy)]
 
@@ -176,7 +192,7 @@ def _start(levels: list[LevelRecord], checks: Checks) -> list[Finding]:
     measured = f"virial {balance:.2f} ± {error:.2f} at T = {hottest.temperature:.4g}, which should be 1"
     is_growing = growth is not None and growth > 1.1
     if balance + 4.0 * error < LEAST_VIRIAL and (is_growing or checks.is_running_away):
-        meaning = "hot chains spread on and on: p^(1/T) has no normaliser there, or hardly one"
+        meaning = "hot chains spread further and further: p^(1/T) has probably no normaliser there"
         findings.append(Finding("the hottest level is proper", "doubtful", measured, meaning, _REFERENCE))
     return findings
 
@@ -206,13 +222,13 @@ def _way(sampler) -> list[Finding]:
     dropped = [level for level in (guided if _has_searched(sampler.checks) else levels) if _is_hidden(level)]
     if size < FEW_OF_LEVEL or (not math.isfinite(size) and shares[worst] < 0.01):
         if math.isfinite(size) and shares[worst] >= LOW_SHARE:
-            meaning = "too few draws were made of a level to say anything of it: the budget is too small for a verdict"
+            meaning = "a level has too few draws to be judged: the budget is too small for a verdict"
             advice = _enough(sampler, size, FEW_OF_LEVEL)
             return [Finding("levels on the way", "unknown", measured, meaning, advice)]
-        meaning = "a level rests on a handful of draws, and all that follows with it"
+        meaning = "a level has only a handful of effective draws, and all later levels rest on it"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     if any(_has_tail(level.pareto_k, level.unseen, level.num_draws, VERY_HIGH_K, is_both=True) for level in guided):
-        meaning = "a few draws outweigh the rest of a level: what they stand for was hardly ever drawn"
+        meaning = "a few draws of a level outweigh the rest: the region that they stand for was hardly ever drawn"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     if dropped:
         level = dropped[0]
@@ -220,7 +236,7 @@ def _way(sampler) -> list[Finding]:
             f"{level.hidden_share:.1%} ± {level.hidden_error:.1%} of the mass of the level above lies where the model "
             f"of T = {level.temperature:.4g} has practically none"
         )
-        meaning = "that model does not draw all that the level above has: a mode may have been dropped"
+        meaning = "that model does not draw everything that the level above has: a mode may have been dropped"
         return [Finding("levels on the way", "doubtful", measured, meaning, _MORE)]
     return [Finding("levels on the way", "good", measured, "every level has enough effective draws")]
 
@@ -253,7 +269,7 @@ def _rescues(levels: list[LevelRecord]) -> list[Finding]:
     if not worst.is_rescued:
         meaning = "training that went wrong was noticed, and nothing rests on it"
         return [Finding("levels that went wrong", "note", measured, meaning)]
-    meaning = "the model did not learn this density: what follows rests on fewer samples than planned"
+    meaning = "the model did not learn this density: later levels rest on fewer samples than planned"
     return [Finding("levels that went wrong", "doubtful", measured, meaning, f"{_MORE}, `support=` or `reference=`")]
 
 
@@ -275,7 +291,7 @@ def weight_findings(sampler) -> list[Finding]:
     if all_draws is not None and num != sampler.checks.num_final_draws:
         measured += f" (of the fit's {sampler.checks.num_final_draws or 0:,} alone {_number(sampler.ess_fraction):.3f})"
     if unseen is not None:
-        measured += f", {unseen:.1%} of the mass beyond the largest weight"
+        measured += f", {_mass(unseen)} beyond the largest weight"
     has_tail = _has_tail(k, unseen, num, HIGH_K)
     has_no_mean = has_tail and k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
@@ -288,13 +304,13 @@ def weight_findings(sampler) -> list[Finding]:
     elif share < LOW_SHARE or size < FEW_EFFECTIVE or (has_tail and share < MOST_COUNT):
         meaning = "a few draws outweigh the rest: weighted means and log Z have larger errors than stated"
         if share < LOW_SHARE:
-            meaning += ", and draws without weights differ from the target"
+            meaning += ", and draws without weights do not follow the density"
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     elif has_tail:
-        why = f"a k above {HIGH_K}" if unseen is None else f"{unseen:.0%} of the mass may lie beyond what was drawn"
+        why = f"a k above {HIGH_K}" if unseen is None else f"{_mass(unseen)} may lie beyond what was drawn"
         meaning = (
-            f"{why}, a heavy tail of the largest weights: what they stand for is drawn too rarely, and weighted means, "
-            "log Z and their errors are not to be relied on"
+            f"{why}: the largest weights have a heavy tail. The region that they stand for is drawn too rarely. Do not "
+            "rely on weighted means, log Z and their errors"
         )
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     else:
@@ -307,6 +323,11 @@ def weight_findings(sampler) -> list[Finding]:
     return findings
 
 
+def _mass(unseen: float) -> str:
+    """Mass that was not drawn. It is measured by that of all draws, and the fitted tail may foretell more than that."""
+    return f"{unseen:.1%} of the mass" if unseen <= 1 else "more mass than all draws have"
+
+
 def _covered(sampler) -> list[Finding]:
     """Does the final model draw all that hotter levels have at T = 1?"""
     checks, name = sampler.checks, "modes that the model dropped"
@@ -314,12 +335,12 @@ def _covered(sampler) -> list[Finding]:
     if num is None:
         return []
     if num < FEW_EVIDENCE or share is None or error is None:
-        meaning = "too few samples of hotter levels count at T = 1 to check the model by"
+        meaning = "too few samples of hotter levels count at T = 1 to check the model with them"
         return [Finding(name, "unknown", f"{num:.0f} effective samples", meaning, _enough(sampler, num, FEW_EVIDENCE))]
     measured = f"{share:.1%} ± {error:.1%} of the mass of {num:.0f} samples of hotter levels"
     if is_beyond_chance(share, error, checks.num_hidden, HIDDEN):
         status = "wrong" if is_beyond_chance(share, error, checks.num_hidden, MUCH_HIDDEN) else "doubtful"
-        meaning = "hotter levels have samples where the final model has practically none: it misses them"
+        meaning = "hotter levels have samples where the final model has practically no density: it misses them"
         return [Finding(name, status, measured, meaning, f"{_MORE}, or train longer")]
     return [Finding(name, "good", measured, "the model draws what hotter levels have")]
 
@@ -336,7 +357,7 @@ def _determinants(sampler) -> list[Finding]:
         return [Finding(name, "good", measured, "log Z is corrected for what the check found")]
     measured = f"estimated from random probes in {sampler.dim} dimensions, unchecked"
     meaning = "log Z may be off by more than its standard error"
-    return [Finding(name, "note", measured, meaning, "sampling.divergence=exact has none of that, and is slow")]
+    return [Finding(name, "note", measured, meaning, "sampling.divergence=exact removes this error, and is slow")]
 
 
 def _values(sampler) -> list[Finding]:
@@ -361,7 +382,7 @@ def _values(sampler) -> list[Finding]:
         return [Finding("usable values", "good", measured, "the density is finite where chains and draws went")]
     is_much = nonfinite > BAD_VALUES * spent or (starts > 0 and replaced > BAD_STARTS * starts)
     if is_much:
-        meanings.append("so many that what lies there may be missing")
+        meanings.append("there are many of them: mass at these points may be missing")
     status = "doubtful" if is_much else "note"
     return [Finding("usable values", status, measured, "; ".join(meanings), "; ".join(advice))]
 

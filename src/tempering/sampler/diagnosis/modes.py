@@ -62,11 +62,11 @@ def _searched(checks: Checks, unseen: float) -> Finding:
         f"{optima} from {num:,.0f} searches, chance of a new one {max(chance, 1.0 / max(num, 1.0)):.2g} at the most"
     )
     if num < FEW_SEARCHES:
-        return Finding(name, "doubtful", measured, "so few searches may have missed modes", _WIDER)
+        return Finding(name, "doubtful", measured, "there were few searches, which may have missed modes", _WIDER)
     if chance > LIKELY_MORE:
         return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
     if unseen > LIKELY_UNSEEN:
-        measured += f", some found so seldom that {unseen:.1f} others are probably missing"
+        measured += f"; some were found very seldom, so that about {unseen:.1f} others are probably missing"
         return Finding(name, "doubtful", measured, "the search ended while some modes were still hard to find", _WIDER)
     return Finding(name, "good", measured, "searches from near and far end where others have ended")
 
@@ -78,7 +78,7 @@ def _refereed(checks: Checks) -> Finding:
     if hidden is None or p_value is None:
         return Finding(name, "unchecked", "none walked", "nobody looked whether the modes cover the density", _WIDER)
     measured = f"{hidden:.1%} of their states uncovered, ranks among weighted draws uneven at p = {p_value:.2g}"
-    meaning = "chains go where draws from the modes have practically nothing: the modes do not cover the density"
+    meaning = "chains go where draws from the modes have practically no density: the modes do not cover everything"
     if hidden > MOST_HIDDEN or p_value < LEAST_P_VALUE:
         return Finding(name, "doubtful", measured, meaning, "set atlas.path=temperature, or raise `budget`")
     return Finding(name, "good", measured, "chains stay where draws from the modes are")
@@ -92,7 +92,7 @@ def _covered_optima(checks: Checks) -> list[Finding]:
     measured = f"{checks.num_uncovered or 0} of {checks.num_optima} optima, local weight {share:.1%}"
     if share > HIDDEN and math.isfinite(share):
         status = "wrong" if share > MUCH_HIDDEN else "doubtful"
-        meaning = "searches found optima where the final model has practically nothing"
+        meaning = "searches found optima where the final model has practically no density"
         return [
             Finding(name, status, measured, meaning, "raise `budget`, train longer, or fit again with another seed")
         ]

@@ -12,9 +12,9 @@ _TROUBLES = ("wrong", "doubtful", "unchecked", "unknown")
 """What moves a verdict."""
 _ADVICE = {
     "trustworthy": "Nothing that was checked speaks against these draws.",
-    "unknown": "The budget was too small to say: the points marked .. name the one to give.",
-    "doubtful": "Do not rely on these draws before the points marked !! or ?? are settled.",
-    "wrong": "Do not use these draws: the points marked XX say that they are not the density's.",
+    "unknown": "The budget was too small to say. The findings marked .. name the budget to give.",
+    "doubtful": "Do not rely on these draws before the findings marked !! or ?? are settled.",
+    "wrong": "Do not use these draws. The findings marked XX say that they do not follow the density.",
 }
 
 UNKNOWABLE = (
@@ -29,11 +29,11 @@ class Finding:
 
     Args:
         name: what was checked.
-        status: good, doubtful, wrong, unchecked where a check that matters was not made, or unknown where there were
-            too few draws to make it; a note says what a user should know and leaves the verdict as it is.
+        status: good, doubtful or wrong; unchecked if a check that matters was not made; unknown if there were too few
+            draws for it; note if a user should know it and the verdict does not depend on it.
         measured: the numbers.
         meaning: what follows from them.
-        advice: what to do; empty where there is nothing to do.
+        advice: what to do. Empty if there is nothing to do.
     """
 
     name: str

@@ -49,37 +49,38 @@ class ContinuedBelow(eqx.Module):
 
 
 class PairPotential(Target):
-    r"""Particles that interact in pairs: the density is exp(-U), by a potential V of the distance.
+    r"""The density of particles that interact in pairs: exp(-U), with a potential V of the distance.
 
     U(x) = c sum_{i<j} V(|x_i - x_j|) + (k/2) sum_i |x_i - xbar|^2, where xbar is the centre of mass.
 
-    Example:
+    Examples:
         >>> import tempering as tp
         >>> cluster = tp.PairPotential(lambda r: r**-12 - 2 * r**-6, num_particles=7, spatial_dim=3, trap=1.0)
         >>> cluster.dim
         21
 
-    What happens where V is not an ordinary number:
+    V need not be finite everywhere:
 
-    - V is +inf, or V or the force it exerts overflows: the energy is +inf and the log density -inf. The pair adds
-      nothing to the gradient, which stays free of NaN in forward and reverse mode.
-    - Particles at the same place where V(0) is finite: the energy is finite and the pair exerts no force.
-    - V is NaN: the log density is NaN, which is counted as non-finite and rejected as a proposal; the pair adds nothing
+    - If V is +inf, or if V or its force overflows, the energy is +inf and the log density -inf. The pair adds nothing
+      to the gradient, which stays free of NaN in forward and reverse mode.
+    - If two particles are at the same place and V(0) is finite, the energy is finite and the pair exerts no force.
+    - If V is NaN, the log density is NaN. It is counted as not finite and rejected as a proposal. The pair adds nothing
       to the gradient. `r**-12 - 2 * r**-6` is NaN at r = 0 (inf - inf); `s * (s - 2)` with s = r**-6 is +inf.
 
-    Without a trap V must grow with the distance, or no constant normalises the density: the particles fly apart.
+    Without a trap V must grow with the distance. Otherwise the particles fly apart, and no constant normalises the
+    density.
 
     Args:
-        pair_fn: V, a function from one distance, a scalar array, to one number, in differentiable JAX. A plain function
-            is part of the compilation's key; the arrays of a callable module (Equinox) stay arguments.
+        pair_fn: V, a function from one distance (a scalar array) to one number. It must be differentiable JAX. A plain
+            function is part of the compilation's key; the arrays of a callable module (Equinox) stay arguments.
         num_particles: n, at least 2.
         spatial_dim: the dimension of space.
-        trap: k, the strength of a harmonic trap about the centre of mass; 0 for none.
+        trap: k, the strength of a harmonic trap about the centre of mass. 0 means no trap.
         count: c, how often each pair is counted: 1 or 2.
-        smoothing: a radius below which V continues as a polynomial; None leaves V as it is.
-        continuation: that polynomial: tangent, its tangent line, or spline, the cubic by which a spline through V goes
-            on (the paper's).
-        name: what reports call the target.
+        smoothing: the radius below which V continues as a polynomial. None leaves V as it is.
+        continuation: the polynomial. "tangent" is the tangent line. "spline" is the cubic by which a spline through V
+            continues (the paper's).
+        name: the name of the target in reports.
 
     Raises:
         SettingsError: if a number is out of range.
