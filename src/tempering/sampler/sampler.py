@@ -66,8 +66,8 @@ class Sampler(Shown):
         paid: samples and weights that were paid for. `improve` starts from them, and the verdict uses them.
         seconds: the wall time of the fit by stage, over all processes that worked on it. Empty if it is not known.
         devices: the devices of the fit, as `tp.fit` takes them. Draws and densities run on them. They are not saved.
-        host: what workers did, if they evaluated the density, or None. Points, seconds and utilisation are of the process
-            that ended the fit and of every `improve`; failures are of all processes.
+        host: what workers did, if they evaluated the density, or None. Points, seconds and utilisation are of the
+            process that ended the fit and of every `improve`. Failures are of all processes.
     """
 
     model: DiffusionModel
