@@ -94,6 +94,11 @@ class BlackBox:
         """That evaluate now."""
         return self.engine.num_workers
 
+    @property
+    def is_store_named(self) -> bool:
+        """Whether the user chose a store, which other fits may share, and not the folder of a run."""
+        return isinstance(self.place, str | Path)
+
     def on_tick(self, observe: Callable[[], None] | None) -> None:
         """Have `observe` called every moment while points are waited for."""
         self._dealer.on_tick = observe
@@ -179,6 +184,10 @@ class BlackBox:
             for kind, part in zip(("value", "gradient"), found, strict=True):
                 if kind in arrays:
                     arrays[kind][number] = part
+            # Only what an earlier process rejected is -inf and has a fault. Of a run's own folder `Hosts` counts all.
+            fault = self.store.fault(_kind(kinds), row) if self.is_store_named and found[0] == -np.inf else None
+            if fault is not None:
+                self.use.failed[fault] += 1
         self.use.replayed += len(rows) - len(missing)
         return np.asarray(missing, int)
 
@@ -200,7 +209,8 @@ class BlackBox:
 
     def _write(self, kinds: tuple[str, ...], asked: np.ndarray, arrays: Any, arrival: Arrival, outcome: str) -> None:
         each, numbers = arrival.answer.seconds / max(1, arrival.answer.size), arrival.rows
-        if self.store is None or not (self._keeps_all or each >= _WORTH_KEEPING):
+        is_kept = self._keeps_all or each >= _WORTH_KEEPING or outcome != "answered"  # failures must be told of
+        if self.store is None or not is_kept:
             return
         values, gradients = (arrays[kind][numbers] if kind in arrays else None for kind in ("value", "gradient"))
         self.store.add(

@@ -28,20 +28,26 @@ _LOGGER = logging.getLogger("tempering")
 
 
 class Hosts:
-    """The black boxes of a run."""
+    """The black boxes of a run.
 
-    def __init__(self, boxes: list[BlackBox], budget: int | None):
+    Args:
+        failed: points that failed before this process, by kind: the verdict must go on telling of them.
+    """
+
+    def __init__(self, boxes: list[BlackBox], budget: int | None, failed: Counter | None = None):
         self.boxes, self.budget = boxes, budget
+        self._failed_before, self._failed_elsewhere = failed or Counter(), [Counter(box.use.failed) for box in boxes]
         self._told = -float("inf")
         self._has_forecast = False
         self._last: Event | None = None
 
     def use(self) -> HostUse | None:
-        """The account of all boxes together; None without any."""
+        """The account of all boxes together; None without any. Points that failed are those of this run alone."""
         if not self.boxes:
             return None
         parts = [box.use for box in self.boxes]
-        whole = HostUse(failed=sum((part.failed for part in parts), Counter()))
+        own = (part.failed - others for part, others in zip(parts, self._failed_elsewhere, strict=True))
+        whole = HostUse(failed=sum(own, self._failed_before))
         for name in ("points", "replayed", "batches", "retried", "busy", "available", "waited"):
             setattr(whole, name, sum(getattr(part, name) for part in parts))
         whole.workers = max(part.workers for part in parts)
@@ -116,16 +122,19 @@ def seconds_known(target: Target) -> tuple[float, int] | None:
 
 
 @contextmanager
-def hosted(target: Target, folder: Path | None, budget: int | None = None) -> Iterator[Hosts]:
+def hosted(
+    target: Target, folder: Path | None, budget: int | None = None, failed: Counter | None = None
+) -> Iterator[Hosts]:
     """Open the stores of points of a run's folder, or those that the target names, and leave them at the end.
 
     Args:
         budget: points that the run may spend, as far as is known.
+        failed: points that failed before, by kind, as a sampler that is improved knows them. The folder may know more.
 
     Raises:
         RunFolderError: if a store is in use, or of another density or version.
     """
-    boxes, opened = boxes_of(target), []
+    boxes, opened, stored = boxes_of(target), [], Counter()
     hosts = Hosts(boxes, budget)
     try:
         for number, box in enumerate(boxes):
@@ -133,9 +142,12 @@ def hosted(target: Target, folder: Path | None, budget: int | None = None) -> It
                 own = folder if folder is None or number == 0 else folder / f"points-{number + 1}"
                 box.open_store(own)
                 opened.append(box)
+                if box.store is not None and not box.is_store_named:
+                    stored += box.store.failed
+        hosts = Hosts(boxes, budget, stored | (failed or Counter()))
         yield hosts
     finally:
         hosts.close()
         for box in opened:
-            if not isinstance(box.place, str | Path):  # one that the user named is kept until the target is closed
+            if not box.is_store_named:  # one that the user named is kept until the target is closed
                 box.close_store()

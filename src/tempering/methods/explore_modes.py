@@ -71,9 +71,8 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
 
 def _num_nonfinite(value: Array, gradient: Array) -> int:
     """Draws that are NaN or +inf, or have no finite gradient, and so no weight. Those of the atlas are among them."""
-    value, gradient = np.asarray(value), np.asarray(gradient)
-    is_usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1)
-    return int(np.sum(~is_usable & ~np.isneginf(value)))
+    is_usable = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient), axis=1)
+    return int(jnp.sum(~is_usable & ~jnp.isneginf(value)))
 
 
 _PARTS = (0.5, 0.25, 0.25)

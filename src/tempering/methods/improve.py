@@ -62,8 +62,9 @@ def improve(sampler: Sampler, budget: int, *, seed: int = 0, progress: bool = Tr
     require_seed("seed", seed)
     require_flag("progress", progress)
     kept = sampler.folder if sampler.folder is not None and has_points(sampler.folder) else None
+    failed = None if sampler.host is None else sampler.host.failed
     with (
-        nullcontext() if sampler.target is None else hosted(sampler.target, kept, int(budget)) as hosts,
+        nullcontext() if sampler.target is None else hosted(sampler.target, kept, int(budget), failed) as hosts,
         followed(progress, callback=None, hosts=hosts) as (on_event, watch),
     ):
         improved = go_on(sampler, int(budget), jax.random.key(int(seed)), on_event)

@@ -11,6 +11,7 @@ import json
 import os
 import time
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,7 @@ class PointStore:
         self._old = np.memmap(self.place, self.kind, "r", _HEADER, (num,)) if num else np.zeros(0, self.kind)
         hashes, places, seconds = np.zeros(num, np.int64), np.zeros(num, np.int64), 0.0
         self.num_dropped, self.num_before, kept = 0, 0, 0
+        self.failed: Counter[str] = Counter()
         for place in range(num):
             record = self._old[place]
             if _check(record) != record["check"]:
@@ -180,12 +182,26 @@ class PointStore:
             if record["outcome"] == 0 or not np.isnan(record["value"]):
                 hashes[kept], places[kept] = _hash(int(record["kind"]), record["x"]), place
                 kept += 1
+                if record["outcome"]:
+                    self.failed[OUTCOMES[record["outcome"]]] += 1
         order = np.argsort(hashes[:kept], kind="stable")
         self._hashes, self._places = hashes[order], places[order]
         self.mean_seconds = seconds / self.num_before if self.num_before else None
 
     def find(self, kind: str, x: np.ndarray) -> tuple[float, np.ndarray | None] | None:
         """Value and gradient of a point that an earlier process paid for, or None."""
+        record = self._record(kind, x)
+        if record is None:
+            return None
+        gradient = np.array(record["gradient"]) if "gradient" in (self.kind.names or ()) else None
+        return float(record["value"]), gradient
+
+    def fault(self, kind: str, x: np.ndarray) -> str | None:
+        """How a point that `find` finds failed, by `OUTCOMES`; None where it was answered."""
+        record = self._record(kind, x)
+        return OUTCOMES[record["outcome"]] if record is not None and record["outcome"] else None
+
+    def _record(self, kind: str, x: np.ndarray) -> Any:
         if not len(self._hashes):
             return None
         number = KINDS.index(kind)
@@ -193,8 +209,7 @@ class PointStore:
         for place in range(*(int(np.searchsorted(self._hashes, key, side)) for side in ("left", "right"))):
             record = self._old[self._places[place]]
             if int(record["kind"]) == number and record["x"].tobytes() == x.tobytes():
-                gradient = np.array(record["gradient"]) if "gradient" in (self.kind.names or ()) else None
-                return float(record["value"]), gradient
+                return record
         return None
 
     def add(
