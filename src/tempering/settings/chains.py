@@ -66,7 +66,9 @@ class Atlas:
     alike, and with a ladder of your own.
 
     Args:
-        share: the largest share of the budget that it may spend. 0 leaves it out.
+        share: its share of the budget: four fifths for searches, the rest for draws from what they found and for test
+            chains. If test chains find mass beyond the modes, both are repeated, which has come to 0.42 of the budget
+            in place of 0.25 (results/proving). 0 leaves it out.
         path: how the fit goes on. "reference" draws from the modes that were found, whatever the checks say.
             "temperature" goes down from hot chains, or from the reference that was given. "automatic" uses the modes if
             searches no longer find new ones and if test chains find that the modes cover the density.

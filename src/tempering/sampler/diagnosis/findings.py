@@ -282,7 +282,7 @@ def weight_findings(sampler) -> list[Finding]:
     if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
         meaning = "too few draws were weighed to say how good they are: the budget is too small for a verdict"
         findings = [Finding(name, "unknown", measured, meaning, _enough(sampler, size, FEW_EFFECTIVE))]
-    elif size < TOO_FEW_EFFECTIVE or (has_no_mean and share < MOST_COUNT):
+    elif not size >= TOO_FEW_EFFECTIVE or (has_no_mean and share < MOST_COUNT):
         meaning = "a few draws carry all the weight: weighted means, log Z and their errors mean nothing"
         findings = [Finding(name, "wrong", measured, meaning, advice)]
     elif share < LOW_SHARE or size < FEW_EFFECTIVE or (has_tail and share < MOST_COUNT):
