@@ -75,6 +75,7 @@ TROUBLES = {
     "final tail of few": ({"pareto_k": 0.8, "ess_fraction": 0.4}, "doubtful", "final weights", "budget"),
     "final tail beyond most": ({"pareto_k": 1.2, "ess_fraction": 0.6}, "doubtful", "final weights", "budget"),
     "final share": ({"ess_fraction": 0.04}, "doubtful", "final weights", "budget"),
+    "final share that is no number": ({"ess_fraction": math.nan}, "wrong", "final weights", "budget"),
     "final number": ({"ess_fraction": 0.002}, "wrong", "final weights", "budget"),
     "log Z": ({"checks": {"log_z_final": 1.8}}, "doubtful", "log Z of the last level", "budget"),
     "no evidence": ({"checks": {"num_evidence": 3.0}}, "unknown", "modes that the model dropped", "budget"),
@@ -268,6 +269,19 @@ def test_coverage_sees_the_mode_that_a_model_dropped(origin):
         weights = np.exp(np.asarray(own, np.float64) - np.max(own))
         assert (weights.sum() ** 2 / np.sum(weights**2)) / 1000 > 0.5
         assert (found.predicted_ess_fraction < 0.01) == (lost > 0)
+
+
+def test_samples_of_mixed_origins_do_not_stand_for_those_of_chains():
+    """The first of them may have come from a chain: only samples that all did owe nothing to a model."""
+    target, lost = mixture(0.3), Exact(mixture(1e-9))
+    draws, log_q = lost.draw(jax.random.key(5), 1000, None, with_density=True)
+    log_p = jax.vmap(target.log_density)(draws)
+    codes = jnp.full((1000,), 4, jnp.int32).at[0].set(0)
+    mixed = Buffer(draws, log_p, jnp.zeros_like(draws), codes, jnp.zeros(1000))
+    evidence = (*evidence_of(target, 0), (mixed, jnp.ones(())))
+    log_prob = lambda key, x: lost.log_prob(key, x, None)  # noqa: E731
+    found = coverage(jax.random.key(6), log_prob, evidence, log_p - log_q, jnp.ones(()))
+    assert abs(found.hidden_share - 0.3) <= 4.0 * found.hidden_error
 
 
 def test_coverage_without_evidence_says_so():

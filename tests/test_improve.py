@@ -1,8 +1,10 @@
 """Going on instead of starting over: the account, what is reused, what is refused. `test_default_fit.py` has a mode."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ import tempering as tp
 from support.tiny import PAIRS, quick_compilation, tiny_ptsd
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
-from tempering.methods.going import begin_again
+from tempering.methods.going import Going, begin_again
+from tempering.methods.improve import _other_estimates
 from tempering.runs import storage
-from tempering.runs.records import IMPROVED
+from tempering.runs.records import IMPROVED, LevelRecord
 from tempering.settings import Network, Noise
 from tempering.targets import PairPotential
 from tempering.types import ignore_event
@@ -127,6 +130,42 @@ def test_a_worse_model_gives_way_to_the_one_before(fitted, monkeypatch):
         == sampler.weighed.num + kept.checks.num_final_draws + (kept.levels[-1].evaluations["importance_weights"])
     )
     assert kept.paid.level is sampler.paid.level
+    # Its draws are weighed again by another improvement, so that their estimate of now must not be pooled with it.
+    held = [draws.position for draws in kept.paid.draws.values()]
+    assert sum(map(len, held)) == kept.levels[-1].num_draws + kept.checks.num_final_draws
+    assert estimates_with(kept) == [(1.0, 0.1)]
+
+
+def estimates_with(sampler) -> list:
+    """What the final draws of another improvement are pooled with, if it finds no mode and log Z = 1.0 ± 0.1."""
+    old = dataclasses.replace(sampler, levels=[LevelRecord(0, 1.0, log_z=2.0, log_z_error=0.2, pareto_k=0.1)])
+    old.paid = sampler.paid
+    record = LevelRecord(1, 1.0, log_z=1.0, log_z_error=0.1, pareto_k=0.1)
+    return _other_estimates(SimpleNamespace(sampler=old, record=record), None)
+
+
+def test_an_estimate_is_pooled_with_others_of_other_draws_alone(fitted):
+    _, sampler, _, improved = fitted
+    # A fit's last level, and what was known of a model that gave way to another, are of draws that nobody weighs again.
+    for own in (sampler, improved):
+        assert estimates_with(own) == [(1.0, 0.1), (2.0, 0.2)]
+
+
+def test_draws_without_a_density_of_their_own_count_for_nothing(fitted, monkeypatch):
+    """One such draw used to make every number of all weights NaN, which no limit is above or below."""
+    _, sampler, _, _ = fitted
+    promises, made = iter((0.9, 0.1)), Going.draw
+
+    def draw(*args):
+        x, log_q = made(*args)
+        return x, log_q.at[0].set(jnp.nan)
+
+    monkeypatch.setattr("tempering.methods.improve._promise", lambda *_: next(promises))
+    monkeypatch.setattr(Going, "draw", draw)
+    kept = sampler.improve(budget=BUDGET, seed=2, progress=False)
+    weights = np.concatenate(list(kept.paid.weights.values()))
+    assert np.sum(np.isneginf(weights)) >= 2 and not np.any(np.isnan(weights))
+    assert 0.0 < kept.weighed.ess_fraction <= 1.0
 
 
 @pytest.mark.slow

@@ -27,6 +27,8 @@ def statuses(**changes) -> dict[str, str]:
 
 def test_a_search_without_trouble_is_good():
     assert set(statuses().values()) == {"good"} and len(statuses()) == 3
+    assert set(statuses(atlas_num_lost=900.0).values()) == {"good"}
+    assert set(statuses(atlas_num_lost=6000.0, path="shape").values()) == {"good"}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,7 @@ def test_a_search_without_trouble_is_good():
     [
         ({"atlas_num_searches": 50.0}, "the search for modes", "doubtful"),
         ({"atlas_missing": 0.05}, "the search for modes", "doubtful"),
+        ({"atlas_num_lost": 1500.0}, "the search for modes", "doubtful"),
         ({"atlas_hidden": 0.02}, "the referee's chains", "doubtful"),
         ({"atlas_p_value": 1e-6}, "the referee's chains", "doubtful"),
         ({"atlas_p_value": None}, "the referee's chains", "unchecked"),

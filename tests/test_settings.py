@@ -192,6 +192,7 @@ CONTRADICTIONS = [
     ),
     (lambda: PTDMSettings(buffer_size=3_001, **BY_HAND), r"buffer_size = 3001 .*at most the 3,000 states"),
     (lambda: PTSDSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' .*density.*solver='sde'"),
+    (lambda: PTDMSettings(atlas=Atlas(share=0.2)), r"atlas\.share = 0\.2 .*0 in PT\+DM.*method='ptsd'"),
     (lambda: PTDMSettings(sampling=Sampling(solver="sde")), r"sampling\.solver = 'sde' "),
     (
         lambda: PTSDSettings(buffer_size=100, refinement=Refinement(num_chains=101, num_steps=50), **BY_HAND),

@@ -4,11 +4,13 @@ import dataclasses
 import html.parser
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from support.exact_sampler import LOCATION, STD, linear_denoiser, sampler_of
 from support.random_checks import assert_fraction, assert_mean, must_fail
+from tempering.buffer import ORIGINS, Buffer
 from tempering.errors import RunFolderError, SettingsError
 from tempering.runs.records import Mode
 from tempering.sampler.html import BADGES
@@ -128,6 +130,19 @@ def test_the_summary_has_the_answer_and_adds_up(sampler, bare):
         line.split() == ["training", "2", "min", "10", "s"] for line in lines
     )
     assert "parameter" not in bare.summary() and "wall time" not in bare.summary()
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_states_of_chains_and_copies_are_not_called_independent(origin):
+    """Without weighed draws the answer is of the last level's samples, and its errors take each for one of its own."""
+    made = sampler_of(linear_denoiser(), target=None, log_z=None, log_z_error=None)
+    points = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    numbers, code = np.zeros(200, np.float32), np.full(200, ORIGINS.index(origin), np.int32)
+    made.paid.level = Buffer(*map(jnp.asarray, (points, numbers, points, code, numbers)))
+    is_dependent = origin in ("initial_pt", "importance_resampled", "refined")
+    for text in (repr(made), made.summary(), Reader(made._repr_html_()).words):
+        assert ("depend on each other" in text and "worth at most 200" in text) == is_dependent
+        assert is_dependent or "worth 200 independent" in text
 
 
 def test_a_notebook_shows_verdict_table_and_marginals(sampler, bare):

@@ -3,11 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import stats
+from scipy.special import gammaln
 
-from support.random_checks import assert_mean
+from support.random_checks import assert_mean, must_fail
 from tempering.adapters import as_target
-from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess
+from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess, log_densities, log_weights_of
 from tempering.atlas.judge import judge
 from tempering.atlas.mixture import joined, mixture_of
 from tempering.atlas.optima import Optima, Shape
@@ -16,6 +18,7 @@ from tempering.kernels import kernel_of
 from tempering.parallel_tempering.initial import normal_start
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration
+from tempering.weights.log_z import log_z_with_tail
 
 COVARIANCES = np.array([[[1.0, 0.6], [0.6, 2.0]], [[0.3, -0.1], [-0.1, 0.2]]])
 MEANS = np.array([[0.0, 0.0], [4.0, -3.0]])
@@ -119,3 +122,25 @@ def test_the_referee_sees_a_funnel_that_is_taken_for_its_neck():
     narrow = np.diag([9.0, *[np.exp(-9.0)] * 3])[None]
     judgement, _ = judged(funnel, optima_of(np.array([[-9.0, 0.0, 0.0, 0.0]]), narrow, -20.0))
     assert not judgement.covers, judgement
+
+
+@pytest.mark.slow
+def test_log_z_of_draws_that_the_reference_learned_from_is_as_right_as_it_says():
+    """All rounds are kept, and each later one was fitted to those before: their weights must know of all rounds."""
+    nu, dim, num_seeds = 6.0, 10, 40
+    target = as_target(lambda x: -0.5 * (nu + dim) * jnp.log1p(jnp.sum(x**2) / nu), dim)
+    exact = 0.5 * dim * np.log(nu * np.pi) + gammaln(0.5 * nu) - gammaln(0.5 * (nu + dim))
+    means, covariances = np.zeros((1, dim)), nu / (nu + dim) * np.eye(dim)[None]
+    off, scores, of_the_last = [], [], []
+    for seed in range(num_seeds):
+        drawn = adapted(jax.random.key(seed), target, optima_of(means, covariances), 300, 4, Ledger())
+        draw_more(jax.random.key(1000 + seed), target, drawn, 600, Ledger())
+        log_z, error = log_z_with_tail(drawn.log_weights())
+        off.append(np.exp(log_z - exact))
+        scores.append((log_z - exact) / error)
+        alone = log_weights_of(drawn.log_density, drawn.gradient, log_densities(drawn.mixtures[-1], drawn.position))
+        of_the_last.append(np.exp(log_z_with_tail(alone)[0] - exact))
+    assert_mean(off, 1.0, name="Z of reused draws", key="0 to 39")
+    assert 0.3 < np.mean(np.square(scores)) < 2.0
+    # The saboteur weighs all of them as if they were draws of the latest mixture.
+    must_fail(assert_mean, of_the_last, 1.0, name="Z by the wrong denominator")

@@ -16,6 +16,7 @@ from tempering.methods.explore_modes import MODES
 from tempering.methods.model import model_of
 from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
+from tempering.priors.cube import CubeChart, is_at_end
 from tempering.runs.clock import Clock
 from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.sampler import Sampler
@@ -24,7 +25,10 @@ from tempering.sampler.diagnosis.coverage import Evidence, LogProbFn, witnesses
 from tempering.sampler.paid import FIT, Paid, plain_buffer
 from tempering.settings import Sampling
 from tempering.settings.defaults import LARGEST_EXACT
+from tempering.transforms import Chart
+from tempering.transforms.triangular import Composed
 from tempering.types import Key
+from tempering.weights.ess import normalised
 from tempering.weights.log_z import pooled_log_z, recalibrated_log_z
 from tempering.weights.pareto import RELIABLE_K
 from tempering.weights.weigh import Weighted, weigh
@@ -147,10 +151,21 @@ def with_final_weights(
             log_z_final=finite_or_none(own[0]),
             log_z_final_error=finite_or_none(own[1]),
             determinants=determinants(sampling, weighted.states.position.shape[1]),
+            cube_end=_mass_at_end(sampler.chart, weighted),
             **dataclasses.asdict(seen),
             **uncovered_fn(jax.random.fold_in(key, 1), log_prob, weighted),
         ),
     )
+
+
+def _mass_at_end(chart: Chart | None, weighted: Weighted) -> float | None:
+    """The mass where a prior transform cannot tell points of the cube apart; None without a transform."""
+    cube, y = chart, weighted.states.position
+    if isinstance(chart, Composed):
+        cube, y = chart.outer, jax.vmap(chart.inner.embed)(y)
+    if not isinstance(cube, CubeChart):
+        return None
+    return finite_or_none(jnp.sum(jnp.where(jax.vmap(is_at_end)(y), normalised(weighted.log_weights), 0.0)))
 
 
 def _optima(run: Run) -> Optima | None:

@@ -52,6 +52,8 @@ _LEAST_OF_MODES, _MOST_OF_MODES = 0.2, 0.8
 """Of the new draws, where modes are missing."""
 _RELIABLE = 0.5
 """Pareto k up to which an estimate of log Z has an error that can be pooled by."""
+_IMPROVED = "improved-"
+"""Begins the names of draws that an improvement made of the model from before, which it kept."""
 _KEPT = "training did not make the model better: the one from before was kept"
 
 
@@ -126,7 +128,8 @@ def _draw(going: Going, known: Known, modes: Modes) -> Pool:
     pool = balanced(together_with, np.append(known.log_model, log_model), of_modes, modes and modes[0])
     own = slice(0, num - of_modes)
     states = jax.tree.map(lambda leaf: leaf[own], weighted.states)
-    going.fresh["draw"] = Weighted(states, weighted.log_weights[own] - log_q, 0)
+    log_weights = jnp.where(jnp.isfinite(log_q), weighted.log_weights[own] - log_q, -jnp.inf)
+    going.fresh["draw"] = Weighted(states, log_weights, 0)
     _note_draws(going, pool, num, weighted.num_nonfinite)
     return pool
 
@@ -225,7 +228,7 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
     if model is old.model:
         paid.weights, paid.draws = (_renamed(own, going.ledger.total) for own in (old.paid.weights, old.paid.draws))
         for name, weighted in going.fresh.items():
-            paid.note(f"improved-{name}-{going.ledger.total}", weighted)
+            paid.note(f"{_IMPROVED}{name}-{going.ledger.total}", weighted)
         # No draw twice: the samples hold them all, and those at new modes besides.
         paid.level, paid.draws = (old.paid.level, paid.draws) if modes is None else (samples, {})
     if num > 0:
@@ -252,6 +255,11 @@ def _other_estimates(going: Going, modes: Modes) -> list[tuple[float | None, flo
     found = [(record.log_z, record.log_z_error, record.pareto_k)]
     if modes is None and record.log_z is None:
         found.append((old.log_z, old.log_z_error, old.pareto_k))
-    elif modes is None and last is not None:
+    elif modes is None and last is not None and not _is_of_kept_draws(old):
         found.append((last.log_z, last.log_z_error, last.pareto_k))
     return [(log_z, error) for log_z, error, k in found if k is not None and k <= _RELIABLE]
+
+
+def _is_of_kept_draws(old: Sampler) -> bool:
+    """Whether the last estimate is of draws that are weighed again now: those of a model that was improved and kept."""
+    return any(name.startswith((_IMPROVED, f"{FIT}-")) for name in old.paid.draws)

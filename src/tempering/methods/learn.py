@@ -194,7 +194,9 @@ def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
         more, own = levels.between(num_between, len(buffers) - 1)
         shares += [_BETWEEN / num_between * share for share in shares[1:] for _ in range(num_between)]
         buffers, betas = (*buffers, *more), jax.device_put(np.asarray([*np.asarray(betas), *own], np.float32))
-    room = _num_places(settings, run.plan.most_levels) + num_between * (run.plan.most_levels - 1)
+    # The only level of a run needs no room for others.
+    most = run.plan.most_levels
+    room = _num_places(settings, most) + num_between * (most - 1) if num > 1 else 0
     return dataset_of(
         settings.noise,
         buffers,
@@ -204,7 +206,7 @@ def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
         has_gradients=levels.has_gradients,
         shares=tuple(shares),
         size=_place_size(settings),
-        num_places=room if levels.num_done > 1 else 0,
+        num_places=room,
     )
 
 

@@ -161,6 +161,7 @@ class Checks(_Plain):
         determinants: of these draws' densities: exact, or estimated from random probes and checked, or not.
         num_evidence, hidden_share, hidden_error, num_hidden, predicted_ess_fraction: what samples of hotter levels say
             of the final model (`sampler.diagnosis.Coverage`).
+        cube_end: mass of these draws where single precision cannot tell a coordinate of a prior's cube from 1.
         time_limit, hurried: the seconds that the fit was given, and what had to end sooner because of them.
     """
 
@@ -191,6 +192,7 @@ class Checks(_Plain):
     hidden_error: float | None = None
     num_hidden: int | None = None
     predicted_ess_fraction: float | None = None
+    cube_end: float | None = None
     time_limit: float | None = None
     hurried: str | None = None
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.buffer import ORIGINS
 from tempering.errors import SettingsError
 from tempering.runs.exports import columns_of, named_arrays
 from tempering.sampler.paid import is_independent
@@ -22,6 +23,9 @@ from tempering.weights.estimates import Estimate, estimate, shares_of
 
 __all__ = ["Answer", "answer_of", "draws_columns", "user_log_density"]
 
+_DEPENDENT = "samples of the last level, which depend on each other (errors are larger than ±)"
+"""The source of states of chains and of copies: nobody has kept which belong together, to tell by how much."""
+_DEPENDENT_ORIGINS = tuple(map(ORIGINS.index, ("initial_pt", "importance_resampled", "refined")))
 MOST_DRAWS, MOST_NUMBERS = 20_000, 1_000_000
 """That an answer keeps: more change no digit that anybody reads."""
 
@@ -48,6 +52,11 @@ class Answer:
     def num(self) -> int:
         """The number of draws."""
         return len(self.values)
+
+    @property
+    def worth(self) -> str:
+        """What the draws are worth, in words."""
+        return f"worth {'at most ' if self.source == _DEPENDENT else ''}{self.effective:,.0f} independent ones"
 
     @property
     def shares(self) -> np.ndarray | None:
@@ -90,7 +99,9 @@ def answer_of(sampler: Any) -> Answer | None:
     own = {name: buffer for name, buffer in sampler.paid.draws.items() if is_independent(name)}
     buffers, source = [*own.values()], "weighted draws of the sampler"
     if not buffers and sampler.paid.level is not None:
-        buffers, source = [sampler.paid.level], "weighted samples of the last level"
+        level = sampler.paid.level
+        is_dependent = bool(np.any(np.isin(np.asarray(level.origin), _DEPENDENT_ORIGINS)))
+        buffers, source = [level], _DEPENDENT if is_dependent else "weighted samples of the last level"
     if not buffers:
         return None
     parts = ("position", "log_density", "log_weight")

@@ -83,8 +83,8 @@ def html_of(sampler) -> str:
         lines.append(_table(header, rows, pictures))
         more = f" The first {MOST_ROWS} of {len(answer.names)} parameters." if len(answer.names) > MOST_ROWS else ""
         lines.append(
-            f"<p>± is one Monte Carlo standard error, from {answer.num:,} {escape(answer.source)}, worth "
-            f"{answer.effective:,.0f} independent ones.{more}</p>"
+            f"<p>± is one Monte Carlo standard error, from {answer.num:,} {escape(answer.source)}, "
+            f"{answer.worth}.{more}</p>"
         )
     return "\n".join([*lines, "</div>"])
 

@@ -42,7 +42,7 @@ def named(names: Sequence[str], most: int = _MOST_NAMES) -> str:
 def _draws_words(answer: Answer | None) -> str:
     if answer is None:
         return "none are kept; `sample` makes some at no evaluation"
-    return f"{answer.num:,} {answer.source}, worth {answer.effective:,.0f} independent ones"
+    return f"{answer.num:,} {answer.source}, {answer.worth}"
 
 
 def cost_words(sampler) -> str:

@@ -105,6 +105,16 @@ class PTDMSettings(MethodSettings):
 
     ladder: Ladder = field(default_factory=lambda: Ladder(spacing="geometric"))
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.atlas.share == 0,
+            "atlas.share",
+            self.atlas.share,
+            "0 in PT+DM, which begins with hot chains",
+            "method='ptsd' searches for modes",
+        )
+
 
 @dataclass(frozen=True)
 class DescentSettings(MethodSettings):

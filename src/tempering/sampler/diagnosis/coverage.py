@@ -129,7 +129,8 @@ def _chosen(evidence: Evidence, beta: Float[Array, ""]) -> list[tuple[Buffer, fl
         ess = effective_size(there.weight)
         if ess >= FEW_EVIDENCE:
             cold.append((there, ess))
-    chains = [pair for pair in cold if np.asarray(pair[0].origin)[0] in _INDEPENDENT]
+    # Samples of an improvement are of all origins, in random order.
+    chains = [pair for pair in cold if np.all(np.isin(np.asarray(pair[0].origin), _INDEPENDENT))]
     return [*cold[-1:], *(pair for pair in chains[-1:] if pair is not cold[-1])]
 
 

@@ -80,7 +80,7 @@ def recorded_findings(sampler) -> list[Finding]:
         *weight_findings(sampler),
         *_covered(sampler),
     ]
-    return [*findings, *_determinants(sampler), *_values(sampler), *_failures(sampler), *_hurry(checks)]
+    return [*findings, *_determinants(sampler), *_cube(checks), *_values(sampler), *_failures(sampler), *_hurry(checks)]
 
 
 def _failures(sampler) -> list[Finding]:
@@ -298,7 +298,7 @@ def weight_findings(sampler) -> list[Finding]:
     if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
         meaning = "too few draws were weighed to say how good they are: the budget is too small for a verdict"
         findings = [Finding(name, "unknown", measured, meaning, _enough(sampler, size, FEW_EFFECTIVE))]
-    elif size < TOO_FEW_EFFECTIVE or (has_no_mean and share < MOST_COUNT):
+    elif not size >= TOO_FEW_EFFECTIVE or (has_no_mean and share < MOST_COUNT):
         meaning = "a few draws carry all the weight: weighted means, log Z and their errors mean nothing"
         findings = [Finding(name, "wrong", measured, meaning, advice)]
     elif share < LOW_SHARE or size < FEW_EFFECTIVE or (has_tail and share < MOST_COUNT):
@@ -358,6 +358,19 @@ def _determinants(sampler) -> list[Finding]:
     measured = f"estimated from random probes in {sampler.dim} dimensions, unchecked"
     meaning = "log Z may be off by more than its standard error"
     return [Finding(name, "note", measured, meaning, "sampling.divergence=exact removes this error, and is slow")]
+
+
+def _cube(checks: Checks) -> list[Finding]:
+    """Does a prior transform tell apart the points of the cube where the mass is?"""
+    name, share = "the end of the prior's cube", checks.cube_end
+    if share is None:
+        return []
+    measured = f"{share:.1%} of the mass where u is 1 in single precision, or nearly"
+    if share <= HIDDEN:
+        return [Finding(name, "good", measured, "the transform tells points apart where the mass is")]
+    meaning = "the transform gives one point for all of them: log Z and the draws are wrong there"
+    remedy = "give `prior=`, which keeps its precision at both ends, or turn the coordinate round: transform 1 - u"
+    return [Finding(name, "doubtful", measured, meaning, remedy)]
 
 
 def _values(sampler) -> list[Finding]:

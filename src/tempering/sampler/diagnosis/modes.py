@@ -10,6 +10,7 @@ from tempering.sampler.diagnosis.thresholds import (
     HIDDEN,
     LIKELY_MORE,
     LIKELY_UNSEEN,
+    MOST_LOST,
     MUCH_HIDDEN,
     RARE_WEIGHT,
 )
@@ -63,6 +64,11 @@ def _searched(checks: Checks, unseen: float) -> Finding:
     )
     if num < FEW_SEARCHES:
         return Finding(name, "doubtful", measured, "there were few searches, which may have missed modes", _WIDER)
+    lost = checks.atlas_num_lost or 0.0
+    # Learned coordinates are for densities that searches find no way up; nobody draws from the optima there.
+    if checks.path == "reference" and lost > MOST_LOST * num:
+        measured += f", {lost:,.0f} more came to nothing"
+        return Finding(name, "doubtful", measured, "they may have been on their way to other modes", _WIDER)
     if chance > LIKELY_MORE:
         return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
     if unseen > LIKELY_UNSEEN:

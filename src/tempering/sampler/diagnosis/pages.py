@@ -20,6 +20,7 @@ EXPLAINED = (
     "final weights",
     "log Z of the last level and the final draws",
     "determinants behind log Z",
+    "the end of the prior's cube",
     "usable values",
     "points that failed",
     "time",
