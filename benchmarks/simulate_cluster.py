@@ -4,11 +4,11 @@
         [--figure docs/figures/cluster.svg]
 
 The parent hands out one point after another, each in the measured time of a trip (`bench_pool.py`), and an answer
-reaches it after the latency of the network. A worker has two tasks, as in `host.engines`, so that the latency is hidden
-while there are points to hand out. Some points take ten times as long. A batch is one visit of a compiled program: the
-next begins when all of it is back. All of that is what the code does; what is assumed is in the arguments. One thing
-more is simulated that the code does not do: chains that run five steps ahead of each other, as many as lie between two
-swaps.
+reaches it after the latency of the network. A worker has two tasks if these are quick, as in `host.foreign`, so that
+the latency is hidden while there are points to hand out. Some points take ten times as long. A batch is one visit of a
+compiled program: the next begins when all of it is back. All of that is what the code does; what is assumed is in the
+arguments. One thing more is simulated that the code does not do: chains that run five steps ahead of each other, as
+many as lie between two swaps.
 """
 
 import heapq
@@ -16,6 +16,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+
+from tempering.host.foreign import QUICK
 
 WORKERS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 BATCHES = (100, 1000, 10_000)
@@ -30,7 +32,7 @@ CASES = {
 
 
 def batch_seconds(times: np.ndarray, num_workers: int, trip: float, latency: float) -> float:
-    """Wall time of a batch: points are handed out in order, two tasks a worker at the most, one trip at a time.
+    """Wall time of a batch: points are handed out in order, one trip at a time; two quick tasks a worker, or one.
 
     Args:
         times: seconds of every point.
@@ -40,9 +42,9 @@ def batch_seconds(times: np.ndarray, num_workers: int, trip: float, latency: flo
     free = [0.0] * num_workers  # when a worker can begin its next task
     heapq.heapify(free)
     window: list[float] = []  # when the tasks in flight are back
-    parent, end = 0.0, 0.0
+    parent, end, most = 0.0, 0.0, (2 if np.min(times) <= QUICK else 1) * num_workers
     for seconds in times:
-        if len(window) >= 2 * num_workers:
+        if len(window) >= most:
             parent = max(parent, heapq.heappop(window))
         parent += trip
         begin = max(heapq.heappop(free), parent + latency)

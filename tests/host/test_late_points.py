@@ -96,6 +96,45 @@ def test_time_without_workers_is_not_the_time_of_a_point(scripted, monkeypatch):
     assert box.use.retried == 0 and not box.use.failed
 
 
+class QueueEach:
+    """As Dask: a task goes to the worker with the fewest at once, and waits there."""
+
+    def __init__(self, num):
+        self.workers = [ThreadPoolExecutor(1) for _ in range(num)]
+        self.num_waiting, self._client = [0] * num, self
+
+    def nthreads(self):
+        return {number: 1 for number in range(len(self.workers))}
+
+    def submit(self, fn, /, *args):
+        number = int(np.argmin(self.num_waiting))
+        self.num_waiting[number] += 1
+        future = self.workers[number].submit(fn, *args)
+        future.add_done_callback(lambda _: self._done(number))
+        return future
+
+    def _done(self, number):
+        self.num_waiting[number] -= 1
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.0])
+def test_no_task_waits_behind_a_slow_one_where_workers_have_queues_unless_they_are_quick(
+    seconds, scripted, monkeypatch
+):
+    monkeypatch.setattr(foreign, "QUICK", 0.02)
+    fn = scripted(_1=[1.5], **{f"_{row}": [seconds] for row in (0, 2, 3, 4, 5)})
+    pool = QueueEach(2)
+    box = BlackBox(fn, 2, pool=pool, chunk_size=1)
+    seen, judge = [], box._dealer.note
+    monkeypatch.setattr(box._dealer, "note", lambda answer: (seen.append(answer.seconds), judge(answer)))
+    np.testing.assert_array_equal(box.values(POINTS[:6]), RIGHT[:6])
+    assert seen[-1] > 1.0 or seconds == 0.0
+    box.values(POINTS[6:])
+    assert (box.engine.room(0) == 4) == (box.engine._typical < 0.02)
+    for worker in pool.workers:
+        worker.shutdown()
+
+
 class Breaking(ThreadPoolExecutor):
     """Breaks when four tasks are in flight, of which three have answers."""
 

@@ -20,6 +20,7 @@ from tempering.adapters import from_callable
 from tempering.adapters.hosting import hosted
 from tempering.errors import BudgetError
 from tempering.methods.budget import most_points
+from tempering.methods.registry import METHODS
 from tempering.runs.points import read_points
 from tempering.settings import Exploration, Ladder
 from tempering.types import Event
@@ -88,6 +89,12 @@ def test_the_plan_that_is_forecast_is_that_of_the_settings():
     plan = most_points(SETTINGS, target, None)
     assert plan == most_points(SETTINGS, target, 10**6) < 2_000 and most_points(SETTINGS, target, 50) == 50
     assert most_points(tp.PTSDSettings(), target, None) == 70_000 and most_points(tp.PTSDSettings(), target, 9) == 9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_plan_to_forecast(method):
+    settings = METHODS[method].default()
+    assert most_points(settings, from_callable(slow_density, 2), None) >= 70_000
 
 
 def slow_density(x):

@@ -145,13 +145,16 @@ PROMPT = [
 
 @pytest.mark.parametrize("name", PROMPT)
 def test_nobody_waits_for_a_slow_point(name, engines, tmp_path):
-    box = BlackBox(Noted(tmp_path, "slow"), 2, pool=engines.make(name), store=tmp_path / "store")
-    box.values(POINTS)  # workers have started
+    # Dask gives a worker two tasks at a time if they are quick.
+    points, seconds = (POINTS[:9], 0.25) if name == "dask" else (POINTS, 0.0)
+    noted = Noted(tmp_path, "slow", seconds=seconds)
+    box = BlackBox(noted, 2, pool=engines.make(name), store=tmp_path / "store")
+    box.values(points)  # workers have started
     (tmp_path / "happened").unlink()
     arrived = []
     add = box.store.add
     box.store.add = lambda kind, x, *rest, **more: (arrived.extend(map(bytes, x)), add(kind, x, *rest, **more))
-    np.testing.assert_array_equal(box.values(POINTS + 0.0), RIGHT)
+    np.testing.assert_array_equal(box.values(points), RIGHT[: len(points)])
     assert arrived[-1] == POINTS[BAD].tobytes(), "the slow one comes last, though it began among the first"
     box.close()
 

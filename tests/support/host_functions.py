@@ -58,7 +58,7 @@ class Noted:
         if self.trouble == "hangs":
             time.sleep(600)
         if self.trouble == "slow":
-            time.sleep(1.0)
+            time.sleep(max(1.0, 10 * self.seconds))
             return density(POINTS[BAD])
         return float("nan")
 

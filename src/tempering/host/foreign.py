@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tempering.errors import SettingsError
-from tempering.host.pools import ALLOWED, NOT_FOUND, end_of, is_closed, size_of, unfit, words_of
+from tempering.host.pools import ALLOWED, NOT_FOUND, client_of, end_of, is_closed, size_of, unfit, words_of
 from tempering.host.processes import Returned
 from tempering.host.work import Reply, Shipped, evaluate
 
@@ -22,6 +22,8 @@ __all__ = ["Foreign", "kind_of"]
 
 _GLANCE = 1.0
 """Seconds between two looks at how many workers a pool has, and at whether some have ended."""
+QUICK = 0.2
+"""Seconds of a task up to which its way through Dask, 7 ms (results/pool.json), counts."""
 _SILENCE = 60.0
 """Seconds without a word of any worker after which that is said, and again."""
 _LOGGER = logging.getLogger("tempering")
@@ -48,6 +50,7 @@ class Foreign:
         self._given_to: dict[int, Any] = {}
         self._trouble: Exception | None = None
         self._num_stillborn = 0
+        self._typical: float | None = None
         self._back: queue.SimpleQueue = queue.SimpleQueue()
         self._probe: Any = None
 
@@ -70,9 +73,14 @@ class Foreign:
             self._greet()
 
     def room(self, num_flying: int) -> int:
-        """Twice as many tasks as workers, so that none waits for the next one."""
+        """Twice as many tasks as workers, so that none waits for the next one.
+
+        Dask gives a task to a worker at once, where it may wait behind a slow one: it gets as many as workers, unless
+        they are quick.
+        """
         self._welcome()
-        return 2 * self.num_workers - num_flying
+        queues = client_of(self.pool) is not None and (self._typical is None or self._typical > QUICK)
+        return (1 if queues else 2) * self.num_workers - num_flying
 
     def submit(self, key: int, which: int, rows: np.ndarray) -> None:
         """Hand over a task, with the functions where they may not be there yet."""
@@ -127,6 +135,8 @@ class Foreign:
         del self._tasks[key]
         pool = self._given_to.pop(key, None)
         if reply is not None:
+            took = sum(answer.seconds for answer in reply.answers or ())
+            self._typical = 0.8 * (took if self._typical is None else self._typical) + 0.2 * took
             return Returned(key, reply)
         assert error is not None
         if isinstance(error, BrokenExecutor):
@@ -138,20 +148,17 @@ class Foreign:
     def _broken(self, error: BaseException, at_start: bool = False) -> None:
         """A broken pool takes no more tasks: make another, where that is known how; else say so when it is needed."""
         if at_start and (self._make is None or self._num_stillborn >= _MOST_STILLBORN):
-            self._trouble = RuntimeError(
-                f"the pool broke before it evaluated a point ({words_of(error)}); {NOT_FOUND}; see what its workers "
-                "wrote"
-            )
-            self._trouble.__cause__ = error
+            self._trouble = RuntimeError(f"the pool broke before it evaluated a point ({words_of(error)}); {NOT_FOUND}")
         elif self._make is None:
             self._trouble = RuntimeError(
                 f"the pool broke, because a worker ended ({words_of(error)}), and a pool that broke "
                 "takes no more points; give pool=8, whose workers are replaced, or a function that makes the pool, "
                 "such as pool=lambda: ProcessPoolExecutor(8); with `out=` or `store=` nothing that was paid is lost"
             )
-            self._trouble.__cause__ = error
         else:
             self.pool, self._probe = None, None
+            return
+        self._trouble.__cause__ = error
 
     def _greet(self) -> None:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tempering.errors import SettingsError, first_line
 
-__all__ = ["ALLOWED", "NOT_FOUND", "end_of", "is_closed", "size_of", "unfit", "words_of"]
+__all__ = ["ALLOWED", "NOT_FOUND", "client_of", "end_of", "is_closed", "size_of", "unfit", "words_of"]
 
 ALLOWED = (
     "a number of processes; an executor such as concurrent.futures.ProcessPoolExecutor, "
@@ -21,10 +21,16 @@ NOT_FOUND = (
 )
 
 
+def client_of(pool: Any) -> Any:
+    """The client of Dask that a pool is or has; None of other pools."""
+    client = getattr(pool, "_client", pool)
+    return client if hasattr(client, "nthreads") else None
+
+
 def size_of(pool: Any) -> int:
     """Workers of a pool, from whatever it says about itself."""
-    client = getattr(pool, "_client", pool)
-    if hasattr(client, "nthreads"):  # Dask
+    client = client_of(pool)
+    if client is not None:
         return sum(client.nthreads().values())
     for name in ("num_workers", "_max_workers", "_processes", "size"):
         number = getattr(pool, name, None)

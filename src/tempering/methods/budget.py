@@ -254,8 +254,8 @@ def most_points(settings: MethodSettings | BaselineSettings, target: Target, bud
     """Points that a run may spend, as far as is known before it begins."""
     each = points_per_gradient(target)
     most = default_budget(target.dim) * each if budget is None else budget
-    if isinstance(settings, BaselineSettings) or settings.is_sized_by_budget:
-        return most
+    if isinstance(settings, BaselineSettings) or settings.is_sized_by_budget or not _has_ladder(settings):
+        return most  # without a ladder nobody knows how many levels there will be
     needed = each * sum(planned(settings, target.dim).values())
     return needed if budget is None else min(needed, budget)
 
@@ -301,7 +301,7 @@ def check_budget(settings: MethodSettings | BaselineSettings, target: Target, bu
 
 def _check_budget(settings: MethodSettings, target: Target, budget: int | None) -> None:
     each, dim, ladder = points_per_gradient(target), target.dim, settings.ladder
-    has_ladder = ladder.temperatures is not None or ladder.hottest is not None
+    has_ladder = _has_ladder(settings)
     if settings.is_sized_by_budget:
         enough = default_budget(dim) if budget is None else budget // each
         kernel = kernel_of(settings.exploration, dim)
@@ -311,6 +311,10 @@ def _check_budget(settings: MethodSettings, target: Target, budget: int | None) 
             pilot_settings(settings.pilot, enough, kernel)
     elif has_ladder:
         _refuse_above(budget, each * sum(planned(settings, dim).values()), len(temperatures_of(ladder, dim=dim)))
+
+
+def _has_ladder(settings: MethodSettings) -> bool:
+    return settings.ladder.temperatures is not None or settings.ladder.hottest is not None
 
 
 def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: Ledger) -> Plan:
