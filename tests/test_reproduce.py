@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from support.commands import command
@@ -16,7 +17,7 @@ from support.tiny import tiny_ptsd
 from tempering.errors import RunFolderError
 from tempering.lab.metrics.comparisons import ABOUT
 from tempering.lab.presets import preset
-from tempering.lab.reproduce import tables, tasks, work
+from tempering.lab.reproduce import seconds, tables, tasks, work
 from tempering.lab.reproduce.age import age, made_at, without_marks
 from tempering.lab.reproduce.cells import Cell, cell_of, digest
 from tempering.lab.reproduce.names import NAMES
@@ -99,6 +100,20 @@ def test_the_number_of_draws_behind_the_papers_kl_is_part_of_a_cell(monkeypatch)
     monkeypatch.setattr(tasks, "_MANY", 10)
     assert tasks.settings_digest(Cell("fit", "aldp-paper", 0)) != before
     assert tasks.settings_digest(Cell("fit", "mog40-paper", 0)) == other
+
+
+def test_times_of_small_fits_say_nothing_of_large_ones(monkeypatch):
+    """mog40 takes 150 s here and 30 s on a GPU: no reason to promise mw32-paper in five times the GPU's 246 s."""
+    monkeypatch.setattr(seconds, "expected_seconds", lambda kind: None)
+    here = jax.devices()[0].device_kind
+    times = {"mog40": {here: 150.0, "GPU": 30.0}, "mw32-paper": {"GPU": 246.0}, "mog40-paper": {"GPU": 100.0}}
+    took, words = seconds.expected(Cell("fit", "mw32-paper", 0), times)
+    assert took is None and words == "not known here; 246 s on GPU with the preset's own sizes"
+    took, words = seconds.expected(Cell("fit", "mog40-paper", 0, None, True), times)
+    assert took is not None and "times 5.0 between the devices" in words
+    assert seconds.expected(Cell("fit", "mog40", 0), times)[0] == 150.0
+    times["mw32-paper"][here] = 9_000.0
+    assert seconds.expected(Cell("fit", "mog40-paper", 0), times)[0] == pytest.approx(100.0 * 9_000.0 / 246.0)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
