@@ -5,6 +5,7 @@ The reproduction that is carried out here is a fit of seconds in place of the pr
 
 import dataclasses
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -359,3 +360,18 @@ def test_age_is_counted_in_commits_that_touch_the_algorithm(tmp_path):
     assert made_at(tmp_path, ["0123456789"]) == "0123456 †?" and made_at(tmp_path, []) == "–"
     assert without_marks("a51616e †136 and 0123456 †?") == "a51616e and 0123456"
     age.cache_clear()
+
+
+def test_the_counts_of_coverage_are_those_of_its_rows():
+    lines = (Path(__file__).parent.parent / "docs" / "coverage.md").read_text().splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line[:3].strip("| ").isdigit()
+    ]
+    rows = [(row[0].split(", "), row[2], row[3].strip("*")) for row in rows]
+    found = {(was, now): sum(len(own) for own, *states in rows if tuple(states) == (was, now)) for _, was, now in rows}
+    was = {state: sum(num for (before, _), num in found.items() if before == state) for state in ("part", "no")}
+    now = {state: sum(num for (_, after), num in found.items() if after == state) for state in ("yes", "part", "no")}
+    assert was == {"part": 33, "no": 14}
+    assert f"| now | {30 + now['yes']} | {now['part']} | {now['no']} |" in lines
+    named = {word for line in lines for word in re.findall(r"`reproduce ([a-z0-9-]+)", line)}
+    assert named <= set(NAMES), named - set(NAMES)
