@@ -59,8 +59,8 @@ def _buffer(target: ManyWell, seed: int, size: int, temperature: float) -> Buffe
     return from_states(ChainState(x, *evaluate_many(target, x)), "refined")
 
 
-def _settings(is_shared: bool, guidance: Guidance) -> PTSDSettings:
-    settings = resolved(PTSDSettings(), DIM)
+def _settings(is_shared: bool, guidance: Guidance, dim: int = DIM) -> PTSDSettings:
+    settings = resolved(PTSDSettings(), dim)
     assert settings.network is not None
     training = Training(num_steps=NUM_STEPS, batch_size=256, check_every=NUM_STEPS // 6)
     return replace(
@@ -127,17 +127,17 @@ def continuum_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (0, 3)) ->
 
     Every network sees as many batches. `is_anticipating` has the network see the level of r reweighted to T = 1 too.
     """
-    target, ratio = ManyWell(DIM), 2.0
+    target, ratio = ManyWell(2), 2.0
     for seed in seeds:
         buffers = tuple(_buffer(target, seed, 2000, t) for t in (ratio**2, ratio))
         for number, is_anticipating in itertools.product(numbers, (False, True)):
             guidance = Guidance("conditioned", is_anticipating=is_anticipating, num_between=number)
-            settings = replace(_settings(True, guidance), buffer_size=2000, level_size=None)
+            settings = replace(_settings(True, guidance, target.dim), buffer_size=2000, level_size=None)
             levels = Levels((ratio**2, ratio, 1.0), buffers, jnp.ones(2), largest_sigma(settings.noise, buffers[0]))
             run: Any = SimpleNamespace(settings=settings, plan=Plan(most_levels=3))
             data = stack(_data_of_all_levels(run, levels))
             key = jax.random.key(200 + seed)
-            networks = stack(*new_networks(key, DIM, settings.network, 1))
+            networks = stack(*new_networks(key, target.dim, settings.network, 1))
             fitted, _ = fit_networks(jax.random.split(key, 1), networks, data, settings.training, num_steps=NUM_STEPS)
             levels = replace(levels, networks=unstack(fitted, 1))
             about = {"ratio": ratio, "num_between": number, "is_anticipating": is_anticipating, "seed": seed}
