@@ -1,4 +1,4 @@
-"""The same steps with learned denoisers, and whole fits over few levels with and without guidance. Sizes for a CPU.
+"""The same steps with learned denoisers, in sizes for a CPU.
 
 Buffers are exact samples of each temperature, so that what is compared is learning and guidance alone.
 """
@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import tempering as tp
 from tempering.buffer import Buffer, Levels, from_states
 from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, denoiser_of, largest_sigma, noise_levels, prior_of, stack, unstack
@@ -27,7 +26,7 @@ from tempering.targets import ManyWell
 from tempering.targets.base import evaluate_many
 from tempering.weights.ess import ess_fraction
 
-__all__ = ["continuum_rows", "fit_rows", "learned_rows", "tempered_many_well"]
+__all__ = ["continuum_rows", "learned_rows", "tempered_many_well"]
 
 DIM = 8
 RATIOS = (1.5, 2.0, 3.0)
@@ -145,37 +144,3 @@ def continuum_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (0, 3)) ->
                 chosen = replace(settings, guidance=replace(guidance, kind=kind))
                 (model,) = candidates(levels, chosen, WAYS).values()
                 yield {**about, "way": kind, **_share(model, target, 1.0, seed)}
-
-
-def fit_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (3, 4, 6), budget: int = 12_000) -> Iterator[dict]:
-    """Whole fits of Many-Well in eight dimensions over a given ladder from T = 8, with guidance and without.
-
-    The search for modes is off: it would draw this density at once. Everything else is the default.
-    """
-    target = ManyWell(DIM)
-    for seed in seeds:
-        for number in numbers:
-            ladder = list(np.geomspace(8.0, 1.0, number))
-            for kind in ("none", "finite_difference"):
-                changes = {
-                    "atlas.share": 0.0,
-                    "guidance.kind": kind,
-                    "training.num_steps": NUM_STEPS,
-                    "training.num_finetune_steps": NUM_STEPS // 2,
-                    "training.batch_size": 256,
-                }
-                sampler = tp.fit(target, ladder=ladder, budget=budget, seed=seed, settings=changes, progress=False)
-                x = sampler.sample(4000, seed=seed)
-                yield {
-                    "num_levels": number,
-                    "kind": kind,
-                    "seed": seed,
-                    "level_shares": [record.ess_fraction for record in sampler.levels],
-                    "share": sampler.ess_fraction,
-                    "log_z_error": float("nan") if sampler.log_z is None else sampler.log_z - target.log_z(),
-                    "log_z_sd": sampler.log_z_error,
-                    "right": float(np.mean(np.asarray(x)[:, 0::2] > 0)),
-                    "exact_right": float(target.region_weights()[0]),
-                    "evaluations": sampler.evaluations,
-                    "verdict": sampler.diagnose().status,
-                }
