@@ -3,7 +3,6 @@
     python benchmarks/where_guidance_pays.py --parts gaussian line   # exact denoisers, nothing random; ten minutes
     python benchmarks/where_guidance_pays.py --parts plane           # exact denoisers of MoG-40
     python benchmarks/where_guidance_pays.py --parts learned continuum --seeds 0 1 2
-    python benchmarks/where_guidance_pays.py --parts fits --seeds 0 1 2
     python benchmarks/where_guidance_pays.py --page                  # the figure and the tables of docs/guidance.md
 
 Parts are written into results/where-guidance-pays.json as they are done; the others stay. A part with seeds keeps the
@@ -25,13 +24,13 @@ from measure import commit
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "results" / "where-guidance-pays.json"
 PAGE, FIGURE = ROOT / "docs" / "guidance.md", ROOT / "docs" / "figures" / "guidance.png"
-SEEDED = ("learned", "continuum", "fits")
+SEEDED = ("learned", "continuum")
 
 
 def _learned(name: str) -> Callable[[tuple[int, ...]], Iterable[dict[str, Any]]]:
     from guiding import learned
 
-    return {"learned": learned.learned_rows, "continuum": learned.continuum_rows, "fits": learned.fit_rows}[name]
+    return {"learned": learned.learned_rows, "continuum": learned.continuum_rows}[name]
 
 
 def rows_of(part: str, seed: int) -> Iterable[dict[str, Any]]:

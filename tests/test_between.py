@@ -10,12 +10,14 @@ import pytest
 
 from support.oracle import GaussianDenoiser, OracleNetwork
 from support.random_checks import assert_mean, must_fail
+from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
 from tempering.buffer import Buffer, Levels, from_states, reweighted
 from tempering.kernels import ChainState
 from tempering.methods.budget import Plan
 from tempering.methods.learn import _BETWEEN, _data_of_all_levels
-from tempering.settings import Guidance, Network, Noise, PTSDSettings, resolved
+from tempering.methods.registry import METHODS
+from tempering.settings import Guidance, Ladder, Network, Noise, PTSDSettings, Refinement, resolved
 from tempering.targets import Gaussian
 from tempering.targets.base import evaluate_many
 
@@ -137,3 +139,19 @@ def test_without_anticipation_nothing_colder_than_the_levels_is_learned():
 def test_zero_changes_nothing():
     without, plain = data_of(levels_of(), 0), np.asarray(data_of(levels_of(), 0).share)
     assert int(np.sum(plain > 0)) == 3 and without.levels.position.shape[0] == len(plain)
+
+
+def test_a_whole_run_learns_between_its_levels():
+    """As many evaluations as without: temperatures between cost none. The networks are others."""
+    one = {"network": Network(width=8, depth=2, coordinate_width=4), "refinement": Refinement(num_steps=0)}
+    runs = []
+    with quick_compilation():
+        for num_between in (0, 2):
+            guidance = Guidance("conditioned", num_between=num_between)
+            settings = tiny_ptsd(**one, guidance=guidance, ladder=Ladder(hottest=4.0, num_levels=3))
+            runs.append(METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings))
+    plain, between = runs
+    assert plain.evaluations == between.evaluations
+    x = jnp.array([[0.5]])
+    assert not np.allclose(plain.inner_log_prob(jax.random.key(1), x), between.inner_log_prob(jax.random.key(1), x))
+    assert all(np.isfinite(record.ess_fraction) for record in between.levels if record.ess_fraction is not None)

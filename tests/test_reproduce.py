@@ -5,10 +5,12 @@ The reproduction that is carried out here is a fit of seconds in place of the pr
 
 import dataclasses
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 from support.commands import command
@@ -16,7 +18,7 @@ from support.tiny import tiny_ptsd
 from tempering.errors import RunFolderError
 from tempering.lab.metrics.comparisons import ABOUT
 from tempering.lab.presets import preset
-from tempering.lab.reproduce import tables, tasks, work
+from tempering.lab.reproduce import seconds, tables, tasks, work
 from tempering.lab.reproduce.age import age, made_at, without_marks
 from tempering.lab.reproduce.cells import Cell, cell_of, digest
 from tempering.lab.reproduce.names import NAMES
@@ -99,6 +101,20 @@ def test_the_number_of_draws_behind_the_papers_kl_is_part_of_a_cell(monkeypatch)
     monkeypatch.setattr(tasks, "_MANY", 10)
     assert tasks.settings_digest(Cell("fit", "aldp-paper", 0)) != before
     assert tasks.settings_digest(Cell("fit", "mog40-paper", 0)) == other
+
+
+def test_times_of_small_fits_say_nothing_of_large_ones(monkeypatch):
+    """mog40 takes 150 s here and 30 s on a GPU: no reason to promise mw32-paper in five times the GPU's 246 s."""
+    monkeypatch.setattr(seconds, "expected_seconds", lambda kind: None)
+    here = jax.devices()[0].device_kind
+    times = {"mog40": {here: 150.0, "GPU": 30.0}, "mw32-paper": {"GPU": 246.0}, "mog40-paper": {"GPU": 100.0}}
+    took, words = seconds.expected(Cell("fit", "mw32-paper", 0), times)
+    assert took is None and words == "not known here; 246 s on GPU with the preset's own sizes"
+    took, words = seconds.expected(Cell("fit", "mog40-paper", 0, None, True), times)
+    assert took is not None and "times 5.0 between the devices" in words
+    assert seconds.expected(Cell("fit", "mog40", 0), times)[0] == 150.0
+    times["mw32-paper"][here] = 9_000.0
+    assert seconds.expected(Cell("fit", "mog40-paper", 0), times)[0] == pytest.approx(100.0 * 9_000.0 / 246.0)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():
@@ -344,3 +360,18 @@ def test_age_is_counted_in_commits_that_touch_the_algorithm(tmp_path):
     assert made_at(tmp_path, ["0123456789"]) == "0123456 †?" and made_at(tmp_path, []) == "–"
     assert without_marks("a51616e †136 and 0123456 †?") == "a51616e and 0123456"
     age.cache_clear()
+
+
+def test_the_counts_of_coverage_are_those_of_its_rows():
+    lines = (Path(__file__).parent.parent / "docs" / "coverage.md").read_text().splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line[:3].strip("| ").isdigit()
+    ]
+    rows = [(row[0].split(", "), row[2], row[3].strip("*")) for row in rows]
+    found = {(was, now): sum(len(own) for own, *states in rows if tuple(states) == (was, now)) for _, was, now in rows}
+    was = {state: sum(num for (before, _), num in found.items() if before == state) for state in ("part", "no")}
+    now = {state: sum(num for (_, after), num in found.items() if after == state) for state in ("yes", "part", "no")}
+    assert was == {"part": 33, "no": 14}
+    assert f"| now | {30 + now['yes']} | {now['part']} | {now['no']} |" in lines
+    named = {word for line in lines for word in re.findall(r"`reproduce ([a-z0-9-]+)", line)}
+    assert named <= set(NAMES), named - set(NAMES)

@@ -1,14 +1,17 @@
 """Figures of reproductions from made-up records, chains at a temperature, and the tasks themselves in small."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.molecules import turned_alanine
 from support.random_checks import must_fail
-from tempering.lab.reproduce import extrapolating, refit
+from support.unchecked import unchecked
+from tempering.lab.reproduce import extrapolating, refit, tasks
 from tempering.lab.reproduce.cells import Cell
 from tempering.lab.reproduce.extrapolating import MARKS, Sizes, extrapolated
 from tempering.lab.reproduce.pictures import picture_data
@@ -20,6 +23,7 @@ from tempering.lab.reproduce.view import View
 from tempering.plots.style import png_of
 from tempering.registry import make_target
 from tempering.runs.ledger import Ledger
+from tempering.settings import Sampling
 from tempering.targets import ExactTarget
 from tempering.types import ignore_event
 
@@ -136,3 +140,38 @@ def test_a_refit_tells_good_draws_from_bad_ones(monkeypatch):
 
     of_good, of_bad = likelihood(good), likelihood(good[good[:, 0] < 0])
     assert of_bad["value"] + 0.5 < of_good["value"] < of_good["floor"] + 0.1
+
+
+class Turned:
+    """A sampler of turned conformations of alanine dipeptide, which notes how many it makes."""
+
+    def __init__(self):
+        self.model, self.sampling, self.num = self, Sampling(), 0
+
+    def draw(self, key, num, sampling, *, with_density):
+        """Conformations about one basin."""
+        self.num += num
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        phi, psi = rng.normal((-1.3, 2.6), 0.3, (num, 2)).T
+        return turned_alanine(make_target("aldp"), phi, psi, 0.003, 1), None
+
+    def outer(self, draws):
+        """As they are."""
+        return draws
+
+
+def test_a_molecule_is_judged_by_as_many_draws_as_the_papers(monkeypatch, tmp_path):
+    """A record has the KL with its floor; a second try finds the angles of the first; other targets have none."""
+    sampler, cell = Turned(), Cell("fit", "aldp-paper", 3, None, True)
+    trusted, _ = Turned().draw(jax.random.key(7), 1_000, None, with_density=False)
+    monkeypatch.setattr(tasks, "load_sampler", lambda folder, target: sampler)
+    monkeypatch.setattr(tasks, "load_reference", lambda target, num: SimpleNamespace(positions=trusted))
+    with unchecked():
+        found = tasks._of_many_draws(cell, config_of(cell), tmp_path, ignore_event)
+        assert tasks._of_many_draws(cell, config_of(cell), tmp_path, ignore_event) == found
+    metric = found["ramachandran_kl_many"]
+    assert sampler.num == metric["num"] == tasks._MANY_OF_QUICK and 0 < metric["value"] < 2 * metric["floor"]
+    plane = Cell("fit", "mog40", 3, None, True)
+    assert tasks._of_many_draws(plane, config_of(plane), tmp_path, ignore_event) == {}
+    monkeypatch.setattr(tasks, "load_reference", lambda target, num: None)
+    assert tasks._of_many_draws(cell, config_of(cell), tmp_path, ignore_event) == {}

@@ -1,4 +1,4 @@
-"""The same steps with learned denoisers, and whole fits over few levels with and without guidance. Sizes for a CPU.
+"""The same steps with learned denoisers, in sizes for a CPU.
 
 Buffers are exact samples of each temperature, so that what is compared is learning and guidance alone.
 """
@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import tempering as tp
 from tempering.buffer import Buffer, Levels, from_states
 from tempering.diffusion import DiffusionModel, fit_networks
 from tempering.diffusion.calibrate import dataset_of, denoiser_of, largest_sigma, noise_levels, prior_of, stack, unstack
@@ -27,7 +26,7 @@ from tempering.targets import ManyWell
 from tempering.targets.base import evaluate_many
 from tempering.weights.ess import ess_fraction
 
-__all__ = ["continuum_rows", "fit_rows", "learned_rows", "tempered_many_well"]
+__all__ = ["continuum_rows", "learned_rows", "tempered_many_well"]
 
 DIM = 8
 RATIOS = (1.5, 2.0, 3.0)
@@ -59,8 +58,8 @@ def _buffer(target: ManyWell, seed: int, size: int, temperature: float) -> Buffe
     return from_states(ChainState(x, *evaluate_many(target, x)), "refined")
 
 
-def _settings(is_shared: bool, guidance: Guidance) -> PTSDSettings:
-    settings = resolved(PTSDSettings(), DIM)
+def _settings(is_shared: bool, guidance: Guidance, dim: int = DIM) -> PTSDSettings:
+    settings = resolved(PTSDSettings(), dim)
     assert settings.network is not None
     training = Training(num_steps=NUM_STEPS, batch_size=256, check_every=NUM_STEPS // 6)
     return replace(
@@ -127,17 +126,17 @@ def continuum_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (0, 3)) ->
 
     Every network sees as many batches. `is_anticipating` has the network see the level of r reweighted to T = 1 too.
     """
-    target, ratio = ManyWell(DIM), 2.0
+    target, ratio = ManyWell(2), 2.0
     for seed in seeds:
         buffers = tuple(_buffer(target, seed, 2000, t) for t in (ratio**2, ratio))
         for number, is_anticipating in itertools.product(numbers, (False, True)):
             guidance = Guidance("conditioned", is_anticipating=is_anticipating, num_between=number)
-            settings = replace(_settings(True, guidance), buffer_size=2000, level_size=None)
+            settings = replace(_settings(True, guidance, target.dim), buffer_size=2000, level_size=None)
             levels = Levels((ratio**2, ratio, 1.0), buffers, jnp.ones(2), largest_sigma(settings.noise, buffers[0]))
             run: Any = SimpleNamespace(settings=settings, plan=Plan(most_levels=3))
             data = stack(_data_of_all_levels(run, levels))
             key = jax.random.key(200 + seed)
-            networks = stack(*new_networks(key, DIM, settings.network, 1))
+            networks = stack(*new_networks(key, target.dim, settings.network, 1))
             fitted, _ = fit_networks(jax.random.split(key, 1), networks, data, settings.training, num_steps=NUM_STEPS)
             levels = replace(levels, networks=unstack(fitted, 1))
             about = {"ratio": ratio, "num_between": number, "is_anticipating": is_anticipating, "seed": seed}
@@ -145,37 +144,3 @@ def continuum_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (0, 3)) ->
                 chosen = replace(settings, guidance=replace(guidance, kind=kind))
                 (model,) = candidates(levels, chosen, WAYS).values()
                 yield {**about, "way": kind, **_share(model, target, 1.0, seed)}
-
-
-def fit_rows(seeds: tuple[int, ...], numbers: tuple[int, ...] = (3, 4, 6), budget: int = 12_000) -> Iterator[dict]:
-    """Whole fits of Many-Well in eight dimensions over a given ladder from T = 8, with guidance and without.
-
-    The search for modes is off: it would draw this density at once. Everything else is the default.
-    """
-    target = ManyWell(DIM)
-    for seed in seeds:
-        for number in numbers:
-            ladder = list(np.geomspace(8.0, 1.0, number))
-            for kind in ("none", "finite_difference"):
-                changes = {
-                    "atlas.share": 0.0,
-                    "guidance.kind": kind,
-                    "training.num_steps": NUM_STEPS,
-                    "training.num_finetune_steps": NUM_STEPS // 2,
-                    "training.batch_size": 256,
-                }
-                sampler = tp.fit(target, ladder=ladder, budget=budget, seed=seed, settings=changes, progress=False)
-                x = sampler.sample(4000, seed=seed)
-                yield {
-                    "num_levels": number,
-                    "kind": kind,
-                    "seed": seed,
-                    "level_shares": [record.ess_fraction for record in sampler.levels],
-                    "share": sampler.ess_fraction,
-                    "log_z_error": float("nan") if sampler.log_z is None else sampler.log_z - target.log_z(),
-                    "log_z_sd": sampler.log_z_error,
-                    "right": float(np.mean(np.asarray(x)[:, 0::2] > 0)),
-                    "exact_right": float(target.region_weights()[0]),
-                    "evaluations": sampler.evaluations,
-                    "verdict": sampler.diagnose().status,
-                }

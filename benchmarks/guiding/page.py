@@ -104,30 +104,12 @@ def continuum(content: Content) -> str:
     return _table(["next level anticipated", "way", "levels alone", "3 temperatures between"], rows)
 
 
-def fits(content: Content) -> str:
-    """Whole fits over few levels."""
-    own, rows = rows_in(content, "fits"), []
-    words = {"none": "no guidance", "finite_difference": "linear in log T"}
-    for number in sorted({row["num_levels"] for row in own}):
-        for kind, title in words.items():
-            runs = [row for row in own if (row["num_levels"], row["kind"]) == (number, kind)]
-            middle = [share for run in runs for share in run["level_shares"][2:-1] if share is not None]
-            last = [run["level_shares"][-1] for run in runs if run["level_shares"][-1] is not None]
-            cells = [_mean(middle), _mean(last), _mean([run["share"] for run in runs])]
-            cells += [_mean([abs(run["log_z_error"]) for run in runs], 3)]
-            cells += [_mean([abs(run["right"] - run["exact_right"]) for run in runs], 3), str(len(runs))]
-            rows.append([str(number), title, *cells])
-    header = ["levels", "way", "share, levels between", "share, last level", "share of the finished sampler"]
-    return _table([*header, "error of log Z", "error of a well's weight", "seeds"], rows)
-
-
 TABLES: dict[str, Callable[[Content], str]] = {
     "ratios": ratios,
     "steps": steps,
     "plane": plane,
     "learned": learned,
     "continuum": continuum,
-    "fits": fits,
 }
 
 

@@ -88,27 +88,23 @@ def _learned(axes, rows: list[dict[str, Any]], exact: list[dict[str, Any]], num:
     axes.set_xticks([1.5, 2.0, 3.0], ["1.5", "2", "3"])
     axes.minorticks_off()
     axes.set_ylim(0.0, 1.03)
-    axes.set_title(f"learned, {num:,} samples", fontsize=9.5)
+    axes.set_title(f"learned from {num:,} samples", fontsize=9.5)
     axes.set_xlabel("ratio of temperatures")
 
 
 def fill(figure, content: dict[str, Any]) -> None:
     """Two rows of panels: shares with exact denoisers; what dimension does, and learned models."""
-    exact = [*rows_in(content, "gaussian"), *rows_in(content, "line"), *rows_in(content, "plane")]
-    axes = figure.subplots(2, 4)
-    _by_ratio(axes[0, 0], exact, "gaussian", 8)
-    _by_ratio(axes[0, 1], exact, "double well", 8)
-    _by_ratio(axes[0, 2], exact, "narrow and wide", 8)
-    _by_ratio(axes[0, 3], exact, "mog40", 1)
-    axes[0, 3].set_title("MoG-40, in the plane", fontsize=9.5)
-    axes[0, 0].set_ylabel("effective share of the draws")
-    _by_dim(axes[1, 0], exact, "gaussian")
-    _by_dim(axes[1, 1], exact, "double well")
+    exact = [*rows_in(content, "gaussian"), *rows_in(content, "line")]
     learned = rows_in(content, "learned")
-    for place, num in zip(axes[1, 2:], sorted({row["num"] for row in learned}), strict=False):
+    axes = figure.subplots(2, 4)
+    for column, density in enumerate(("gaussian", "double well", "narrow and wide")):
+        _by_ratio(axes[0, column], exact, density, 8)
+        _by_dim(axes[1, column], exact, density)
+    for place, num in zip(axes[:, 3], sorted({row["num"] for row in learned}), strict=True):
         _learned(place, learned, exact, num)
+    for place in (axes[0, 0], axes[0, 3], axes[1, 3]):
+        place.set_ylabel("effective share of the draws")
     axes[1, 0].set_ylabel("ratio of temperatures")
-    axes[1, 2].set_ylabel("effective share of the draws")
     handles, labels = axes[0, 1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=9)
 

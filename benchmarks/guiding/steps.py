@@ -130,7 +130,7 @@ def line_rows(only: tuple[str, ...] = tuple(LINES)) -> Iterator[dict[str, Any]]:
 
 
 def plane_rows(
-    ratios: tuple[float, ...] = (1.5, 2.0, 3.0), num: int = 512, reach: float = 80.0, num_nodes: int = 288
+    ratios: tuple[float, ...] = (2.0, 3.0), num: int = 256, reach: float = 80.0, num_nodes: int = 192
 ) -> Iterator[dict[str, Any]]:
     """Shares on MoG-40 at T = 1, of draws from Sobol points; `mode_tv` of draws without weights beside it."""
     target = mog40()

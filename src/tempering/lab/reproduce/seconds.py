@@ -1,5 +1,6 @@
 """How long a cell takes here: from like fits on this machine, else scaled from times under results/, and said so."""
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import jax
 
 from tempering.lab.reproduce.cells import Cell
 from tempering.lab.reproduce.records import older_runs
-from tempering.lab.reproduce.variants import base_of, config_of
+from tempering.lab.reproduce.variants import base_of, config_of, exists
 from tempering.methods.budget import default_budget
 from tempering.registry import target_of
+from tempering.runs.config import RunConfig
 from tempering.runs.forecast import Kind, expected_seconds
 
 __all__ = ["Expected", "expected", "known_times"]
@@ -20,6 +22,9 @@ Expected = tuple[float | None, str]
 
 _LEAST = 40.0
 """Of a fit: what compiling alone takes."""
+_LIKE = 0.5
+"""Of a cell's training, that a preset must have to say how two devices compare: a small one is all compiling, and hides
+that a GPU trains a hundred times as quickly."""
 Times = dict[str, dict[str, float]]
 
 
@@ -57,15 +62,30 @@ def _scaled(cell: Cell, times: Times) -> Expected:
     device = here if here in known else next(iter(known))
     seconds, words = known[device], f"scaled from {known[device]:,.0f} s on {device}"
     if device != here:
-        ratios = [own[here] / own[device] for own in times.values() if here in own and device in own]
+        on_both = {name: own[here] / own[device] for name, own in times.items() if here in own and device in own}
+        least = _LIKE * _work(config_of(cell))
+        ratios = [ratio for name, ratio in on_both.items() if exists(name) and _work(_whole(name)) >= least]
         if not ratios:
-            return None, f"not known here; {known[device]:,.0f} s on {device}"
+            return None, f"not known here; {known[device]:,.0f} s on {device} with the preset's own sizes"
         factor = statistics.median(ratios)
         seconds, words = seconds * factor, f"{words}, times {factor:.1f} between the devices"
     share = _share(cell)
     if share < 1:
         seconds, words = max(_LEAST, seconds * share), f"{words}, {share:.2g} of its training"
     return seconds, words
+
+
+def _whole(name: str) -> RunConfig:
+    return config_of(Cell("fit", name, 0))
+
+
+def _work(config: RunConfig) -> float:
+    """A measure of training: steps, batch, the layers of the network and its pairs of particles; infinite without."""
+    network, training = (getattr(config.settings, part, None) for part in ("network", "training"))
+    if network is None or training is None:
+        return math.inf
+    steps = float(training.num_steps * training.batch_size)
+    return steps * network.width**2 * network.depth * max(1, network.num_particles) ** 2
 
 
 def _share(cell: Cell) -> float:

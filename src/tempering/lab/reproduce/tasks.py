@@ -19,11 +19,12 @@ from tempering.lab.reproduce.extrapolating import extrapolated, sizes_of
 from tempering.lab.reproduce.pictures import picture_data
 from tempering.lab.reproduce.records import short_result
 from tempering.lab.reproduce.variants import config_of
-from tempering.lab.run import load_run, resume, run
+from tempering.lab.run import resume, run
 from tempering.molecules import MoleculeTarget
 from tempering.registry import target_of
 from tempering.runs.config import RunConfig, TargetConfig
 from tempering.runs.storage import read_arrays
+from tempering.sampler.load import load_sampler
 from tempering.targets import Inner
 from tempering.types import Event, OnEvent
 
@@ -107,7 +108,7 @@ def _of_many_draws(cell: Cell, config: RunConfig, place: Path, on_event: OnEvent
     metrics = dataclasses.replace(config.metrics, num_ramachandran=_num_many(cell))
     key = jax.random.fold_in(jax.random.key(cell.seed), _MANY_KEY)
     tell = lambda name, done, total: on_event(Event(f"metrics: {name}", 0, 1, done, total, 0, 0))  # noqa: E731
-    sampler = load_run(place / "run", evaluates=False)
+    sampler = load_sampler(place / "run", target_of(config))
     found = many_dihedrals(sampler, target, key, metrics, trusted.positions, tell, place / "angles")
     return {
         name: {"value": metric.value, "floor": metric.floor, "num": metric.num_samples}
