@@ -37,9 +37,14 @@ def test_it_has_the_face_of_a_sampler(fitted):
     name, sampler, _ = fitted
     assert isinstance(sampler, tp.Sampler)
     assert sampler.method.lower() == name and sampler.dim == 2
-    np.testing.assert_array_equal(sampler.sample(3, seed=5), sampler.sample(6, seed=5)[:3])
+    # Rounding depends on how many rows a program has, and grows along a path.
+    close = {"rtol": 1e-4, "atol": 1e-4} if name in ("dds", "cmcd", "idem", "bnem") else {"rtol": 0, "atol": 0}
+    np.testing.assert_allclose(sampler.sample(3, seed=5), sampler.sample(6, seed=5)[:3], **close)
     assert not np.array_equal(sampler.sample(3, seed=5), sampler.sample(3, seed=6))
-    assert "evaluations" in sampler.summary() and "verdict" in repr(sampler)
+    summary = sampler.summary()
+    assert f"evaluations  {sampler.evaluations:,}" in summary and "verdict" in repr(sampler)
+    assert (f"every draw costs {sampler.evaluations_per_draw}" in summary) == (name in ("dds", "cmcd", "idem"))
+    assert ("products of the Hessian" in summary) == (name == "cmcd")
     assert sampler.diagnose().status != "trustworthy", "nobody has searched for modes"
     assert sampler.levels[0].training_steps == 3
     with pytest.raises(SettingsError, match="cannot go on"):

@@ -33,7 +33,7 @@ from tempering.baselines.estimator import (
     time_of,
     variance,
 )
-from tempering.baselines.noised import Noised, NoisedState
+from tempering.baselines.noised import LEAST_WEIGHT, Noised, NoisedState, at_random_times
 from tempering.baselines.refusals import require_gradient
 from tempering.baselines.score_networks import energy_network
 from tempering.baselines.units import Rescaled
@@ -45,8 +45,6 @@ from tempering.types import Array, Bool, Float, Key
 
 __all__ = ["BNEM", "bootstrapped", "less_noise", "parts_of"]
 
-_LEAST_WEIGHT = 1e-3
-"""Added to h where it weighs errors, as in iDEM."""
 _WIDEST = 128
 """Numbers that a network makes of a coordinate or a pair, about."""
 
@@ -116,8 +114,7 @@ class BNEM(Noised):
         settings: BNEMSettings,
     ) -> Float[Array, ""]:
         key_t, key_noise, key_mc = jax.random.split(key, 3)
-        t = jax.random.uniform(key_t, (x.shape[0],))
-        x_t = x + jnp.sqrt(variance(t, settings))[:, None] * jax.random.normal(key_noise, x.shape)
+        x_t, t = at_random_times(key_t, key_noise, x, settings)
 
         def plain() -> Array:
             errors = jax.vmap(network)(x_t, t) - _estimates(key_mc, x_t, t, settings.num_mc, target, settings)
@@ -194,7 +191,7 @@ def _bootstrap_loss(
 
     said, said_u = jax.vmap(network)(x, t), jax.vmap(network)(x_u, u)
     error, error_u = (jnp.sum(jax.lax.stop_gradient(one) ** 2, axis=1) for one in (said - own, said_u - at_u))
-    weight, weight_u = h + _LEAST_WEIGHT, h_u + _LEAST_WEIGHT
+    weight, weight_u = h + LEAST_WEIGHT, h_u + LEAST_WEIGHT
     is_better = has_bin & (weight * error * (num_boot - 1) / num_boot > error_u / weight_u)
     return _mean_square(said - jnp.where(is_better[:, None], pooled, own)) + _mean_square(said_u - at_u)
 

@@ -18,7 +18,7 @@ import optax
 
 from tempering.baselines.contract import Baseline, Cost, Drawn, Info
 from tempering.baselines.flow import Flow
-from tempering.baselines.optimise import clipped_by_median, norm_of, updated
+from tempering.baselines.optimise import clipped_by_median, updated
 from tempering.baselines.refusals import refuse_particles, require_gradient
 from tempering.errors import SettingsError
 from tempering.kernels import HMC, ChainState, Kernel, RandomWalk, init
@@ -221,7 +221,7 @@ class FAB(Baseline):
             )
             (loss, (log_q, change)), gradient = jax.value_and_grad(loss_of, has_aux=True)(arrays)
             # One point that the flow has left behind must not end training: its weight is brought up to date below.
-            is_good = jnp.isfinite(loss) & jnp.isfinite(norm_of(gradient))
+            is_good = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
             after = updated(optimiser_of(settings), gradient, optimiser, arrays)
             arrays, optimiser = jax.tree.map(lambda new, old: jnp.where(is_good, new, old), after, (arrays, optimiser))
             return (arrays, optimiser, buffer.updated(places, log_q, change)), (
