@@ -98,14 +98,18 @@ def table(stored: dict[str, Any]) -> str:
     """One row a preset: published values beside ours, with floors; what was not run says so."""
     from tempering.lab.catalogue import read
 
-    rows = [
-        "| preset | evaluations | seeds | energy TVD | energy MMD | W2, N = 2,000 | error of log Z | time of the fit |"
-    ]
-    rows.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    columns = ("preset", "evaluations", "first step at", "seeds", "energy TVD", "energy MMD", "W2, N = 2,000")
+    columns += ("error of log Z", "time of the fit")
+    rows = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for name, about in read().items():
         if about["method"] not in ("FAB", "DDS", "CMCD", "iDEM", "BNEM", "DiKL"):
             continue
-        cells = [f"`{name}`", f"{about['evaluations']:.2g}", *_cells(stored.get(name), published_of(name))]
+        cells = [
+            f"`{name}`",
+            f"{about['evaluations']:.2g}",
+            f"{about['least_budget']:.2g}",
+            *_cells(stored.get(name), published_of(name)),
+        ]
         if about["method"] in ("iDEM", "BNEM", "DiKL"):
             cells[-2] = "has none"
         rows.append("| " + " | ".join(cells) + " |")

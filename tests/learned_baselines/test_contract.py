@@ -108,7 +108,7 @@ def test_a_killed_fit_goes_on_bit_for_bit(fitted, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", TINY)
 def test_a_budget_sets_the_steps_and_is_never_exceeded(name):
-    from tempering.baselines.plan import planned
+    from tempering.baselines.plan import least_budget, planned
 
     open_ended = dataclasses.replace(TINY[name], num_steps=None)
     for budget in (2_000, 2_777, 10_000):
@@ -117,7 +117,7 @@ def test_a_budget_sets_the_steps_and_is_never_exceeded(name):
     with pytest.raises(BudgetError, match=r"below one step: one step of .* costs \d+ evaluations") as refusal:
         planned(open_ended, 2, 10)
     least = int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
-    assert planned(open_ended, 2, least).num_steps == 1
+    assert least == least_budget(open_ended, 2) and planned(open_ended, 2, least).num_steps == 1
     with pytest.raises(BudgetError, match="below one step"):
         planned(open_ended, 2, least - 1)
     with pytest.raises(BudgetError, match="needs a `budget`, or num_steps"):
