@@ -38,8 +38,9 @@ from tempering.baselines.refusals import require_gradient
 from tempering.baselines.score_networks import energy_network
 from tempering.baselines.units import Rescaled
 from tempering.errors import SettingsError
+from tempering.numerics import exact_products
 from tempering.settings import BNEMSettings
-from tempering.targets.base import Target, Wrapper
+from tempering.targets.base import Target, Wrapper, evaluate_value
 from tempering.targets.inner import Inner
 from tempering.types import Array, Bool, Float, Key
 
@@ -56,18 +57,22 @@ def parts_of(target: Target, is_factorised: bool) -> Callable[[Array], Array]:
         SettingsError: if the density does not come in parts.
     """
     if not is_factorised:
-        return lambda x: target.log_density(x)[None]
+        return lambda x: evaluate_value(target, x)[None]
+    return exact_products()(_of_particles(target))
+
+
+def _of_particles(target: Target) -> Callable[[Array], Array]:
     if isinstance(target, Inner):
-        inner = parts_of(target.target, True)
+        inner = _of_particles(target.target)
         return lambda x: inner(target.chart.embed(x))
     if isinstance(target, Rescaled):
-        inner = parts_of(target.target, True)
+        inner = _of_particles(target.target)
         return lambda x: inner(target.scale * x)
     energies = getattr(target, "particle_energies", None)  # of pair potentials alone
     if energies is not None:
         return lambda x: -energies(x)
     if isinstance(target, Wrapper):
-        return parts_of(target.target, True)
+        return _of_particles(target.target)
     raise SettingsError(
         "is_factorised = True is not allowed: the density does not come in one part for each particle, as that of a "
         "tp.PairPotential does; give is_factorised=False"

@@ -24,7 +24,7 @@ from tempering.errors import SettingsError
 from tempering.kernels import HMC, ChainState, Kernel, RandomWalk, init
 from tempering.settings import FABSettings
 from tempering.targets import Referenced, Target
-from tempering.targets.base import Wrapper
+from tempering.targets.base import Wrapper, evaluate_value
 from tempering.types import Array, Bool, Float, Int, Key, Keys
 
 __all__ = ["FAB", "Buffer", "State", "ais", "buffer_loss"]
@@ -243,7 +243,7 @@ class FAB(Baseline):
 
     def draw_weighted(self, keys: Keys, model: Flow, target: Target, settings: FABSettings) -> Drawn:
         position = jax.vmap(model.draw)(keys)
-        log_density = jax.vmap(target.log_density)(position)
+        log_density = jax.vmap(lambda x: evaluate_value(target, x))(position)
         return Drawn(position, log_density - jax.vmap(model.log_density)(position), log_density)
 
     def log_prob(self, model: Flow, x: Float[Array, " dim"], settings: FABSettings) -> Float[Array, ""]:
