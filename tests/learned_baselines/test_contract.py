@@ -37,9 +37,14 @@ def test_it_has_the_face_of_a_sampler(fitted):
     name, sampler, _ = fitted
     assert isinstance(sampler, tp.Sampler)
     assert sampler.method.lower() == name and sampler.dim == 2
-    np.testing.assert_array_equal(sampler.sample(3, seed=5), sampler.sample(6, seed=5)[:3])
+    # Rounding depends on how many rows a program has, and grows along a path.
+    close = {"rtol": 1e-4, "atol": 1e-4} if name in ("dds", "cmcd", "idem", "bnem") else {"rtol": 0, "atol": 0}
+    np.testing.assert_allclose(sampler.sample(3, seed=5), sampler.sample(6, seed=5)[:3], **close)
     assert not np.array_equal(sampler.sample(3, seed=5), sampler.sample(3, seed=6))
-    assert "evaluations" in sampler.summary() and "verdict" in repr(sampler)
+    summary = sampler.summary()
+    assert f"evaluations  {sampler.evaluations:,}" in summary and "verdict" in repr(sampler)
+    assert (f"every draw costs {sampler.evaluations_per_draw}" in summary) == (name in ("dds", "cmcd", "idem"))
+    assert ("products of the Hessian" in summary) == (name == "cmcd")
     assert sampler.diagnose().status != "trustworthy", "nobody has searched for modes"
     assert sampler.levels[0].training_steps == 3
     with pytest.raises(SettingsError, match="cannot go on"):
@@ -103,7 +108,7 @@ def test_a_killed_fit_goes_on_bit_for_bit(fitted, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", TINY)
 def test_a_budget_sets_the_steps_and_is_never_exceeded(name):
-    from tempering.baselines.plan import planned
+    from tempering.baselines.plan import least_budget, planned
 
     open_ended = dataclasses.replace(TINY[name], num_steps=None)
     for budget in (2_000, 2_777, 10_000):
@@ -112,7 +117,7 @@ def test_a_budget_sets_the_steps_and_is_never_exceeded(name):
     with pytest.raises(BudgetError, match=r"below one step: one step of .* costs \d+ evaluations") as refusal:
         planned(open_ended, 2, 10)
     least = int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
-    assert planned(open_ended, 2, least).num_steps == 1
+    assert least == least_budget(open_ended, 2) and planned(open_ended, 2, least).num_steps == 1
     with pytest.raises(BudgetError, match="below one step"):
         planned(open_ended, 2, least - 1)
     with pytest.raises(BudgetError, match="needs a `budget`, or num_steps"):

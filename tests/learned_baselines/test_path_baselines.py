@@ -143,12 +143,34 @@ def test_dds_weights_are_constant_under_the_optimal_control():
     assert spread(after[:-1]) > 0.05  # the saboteur: the control of the step before
 
 
+def running(process, paths):
+    """The running cost of every path: half the sum of b_k^2 |u|^2 / s^2."""
+
+    @jax.jit
+    def costs(paths):
+        def one(path):
+            k = jnp.arange(process.num_steps)
+            here = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest[:-1]]), path.first, path.then)
+            u = jax.vmap(process.control)(k, here.x, here.gradient)
+            b2 = jnp.asarray(steps_of(process.num_steps), jnp.float32)
+            return 0.5 * jnp.sum(b2 * jnp.sum(u**2, axis=1)) / process.init_std**2
+
+        return jax.vmap(one)(paths)
+
+    return np.asarray(costs(paths), np.float64)
+
+
 @pytest.mark.parametrize(("name", "num_left_out"), [("dds", 1), ("cmcd", 12)])
 def test_weights_are_unbiased_under_any_control(name, num_left_out):
     process = process_of(name)
     walks = walks_of(process, 40_000)
     weights = np.exp(np.asarray(walks.log_weight, np.float64) - LOG_Z)
     assert_mean(weights, 1.0, name=f"Z of {name}")
+    # What is minimised has the mean of -log w: the divergence of the two measures, less log Z.
+    gap = np.asarray(walks.divergence + walks.log_weight, np.float64)
+    if name == "dds":
+        assert_mean(gap, 0.0, name="what the divergence leaves out")
+        must_fail(assert_mean, gap + running(process, walks.trajectory), 0.0)  # the saboteur: a running cost twice
     # The saboteur leaves out the first steps.
     steps = jnp.arange(num_left_out)
 

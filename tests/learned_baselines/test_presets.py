@@ -7,6 +7,7 @@ import pytest
 from support.commands import command
 from tempering.baselines.plan import planned
 from tempering.lab.baseline_presets import BASELINE_PRESETS
+from tempering.lab.catalogue import read
 from tempering.lab.diffusion_baselines import DIFFUSION_BASELINES
 from tempering.lab.presets import preset
 from tempering.settings import BaselineSettings
@@ -54,6 +55,7 @@ POINTS = {
     "lj55-bnem": 500 * 100 * 128 * 1000,
     "lj55-bnem-factorised": 500 * 100 * 128 * 1000,
 }
+FIRST_STEPS = {"mog40-fab": 128 * 2 * 11, "mw32-dds": 2000 * 129, "mw32-idem": 100 * 1000 * 1000}
 PRODUCTS = {"mog40-cmcd": 2000 * 128 * 17_002, "mw32-cmcd": 2000 * 256 * 3_200}
 
 
@@ -68,6 +70,12 @@ def test_counts_follow_from_settings(name):
     plan = planned(preset(name).settings, 2, None)
     assert plan.training == POINTS[name]
     assert (plan.step * plan.num_steps).hessian_vector == PRODUCTS.get(name, 0)
+
+
+@pytest.mark.parametrize("name", FIRST_STEPS)
+def test_the_catalogue_says_which_budget_buys_a_first_step(name):
+    assert read()[name]["least_budget"] == FIRST_STEPS[name]
+    assert "least_budget" not in read()["mog40"]
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if not name.endswith("-small")])

@@ -33,20 +33,19 @@ from tempering.baselines.estimator import (
     time_of,
     variance,
 )
-from tempering.baselines.noised import Noised, NoisedState
+from tempering.baselines.noised import LEAST_WEIGHT, Noised, NoisedState, at_random_times
 from tempering.baselines.refusals import require_gradient
 from tempering.baselines.score_networks import energy_network
 from tempering.baselines.units import Rescaled
 from tempering.errors import SettingsError
+from tempering.numerics import exact_products
 from tempering.settings import BNEMSettings
-from tempering.targets.base import Target, Wrapper
+from tempering.targets.base import Target, Wrapper, evaluate_value
 from tempering.targets.inner import Inner
 from tempering.types import Array, Bool, Float, Key
 
 __all__ = ["BNEM", "bootstrapped", "less_noise", "parts_of"]
 
-_LEAST_WEIGHT = 1e-3
-"""Added to h where it weighs errors, as in iDEM."""
 _WIDEST = 128
 """Numbers that a network makes of a coordinate or a pair, about."""
 
@@ -58,18 +57,22 @@ def parts_of(target: Target, is_factorised: bool) -> Callable[[Array], Array]:
         SettingsError: if the density does not come in parts.
     """
     if not is_factorised:
-        return lambda x: target.log_density(x)[None]
+        return lambda x: evaluate_value(target, x)[None]
+    return exact_products()(_of_particles(target))
+
+
+def _of_particles(target: Target) -> Callable[[Array], Array]:
     if isinstance(target, Inner):
-        inner = parts_of(target.target, True)
+        inner = _of_particles(target.target)
         return lambda x: inner(target.chart.embed(x))
     if isinstance(target, Rescaled):
-        inner = parts_of(target.target, True)
+        inner = _of_particles(target.target)
         return lambda x: inner(target.scale * x)
     energies = getattr(target, "particle_energies", None)  # of pair potentials alone
     if energies is not None:
         return lambda x: -energies(x)
     if isinstance(target, Wrapper):
-        return parts_of(target.target, True)
+        return _of_particles(target.target)
     raise SettingsError(
         "is_factorised = True is not allowed: the density does not come in one part for each particle, as that of a "
         "tp.PairPotential does; give is_factorised=False"
@@ -116,8 +119,7 @@ class BNEM(Noised):
         settings: BNEMSettings,
     ) -> Float[Array, ""]:
         key_t, key_noise, key_mc = jax.random.split(key, 3)
-        t = jax.random.uniform(key_t, (x.shape[0],))
-        x_t = x + jnp.sqrt(variance(t, settings))[:, None] * jax.random.normal(key_noise, x.shape)
+        x_t, t = at_random_times(key_t, key_noise, x, settings)
 
         def plain() -> Array:
             errors = jax.vmap(network)(x_t, t) - _estimates(key_mc, x_t, t, settings.num_mc, target, settings)
@@ -194,7 +196,7 @@ def _bootstrap_loss(
 
     said, said_u = jax.vmap(network)(x, t), jax.vmap(network)(x_u, u)
     error, error_u = (jnp.sum(jax.lax.stop_gradient(one) ** 2, axis=1) for one in (said - own, said_u - at_u))
-    weight, weight_u = h + _LEAST_WEIGHT, h_u + _LEAST_WEIGHT
+    weight, weight_u = h + LEAST_WEIGHT, h_u + LEAST_WEIGHT
     is_better = has_bin & (weight * error * (num_boot - 1) / num_boot > error_u / weight_u)
     return _mean_square(said - jnp.where(is_better[:, None], pooled, own)) + _mean_square(said_u - at_u)
 

@@ -18,11 +18,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import norm
 
 from tempering.baselines.control import Control
 from tempering.baselines.controlled import Controlled
-from tempering.baselines.paths import Look, look_twice
+from tempering.baselines.paths import FromNormal, Look, look_twice
 from tempering.baselines.refusals import require_jax
 from tempering.settings import CMCDSettings
 from tempering.targets.base import Target
@@ -41,7 +40,7 @@ def sigmas_of(num_steps: int, sigma_max: float) -> np.ndarray:
     return 0.5 * (sigma_max - _SMALLEST) * np.cos(0.5 * np.pi * phase) ** 2 + 0.5 * _SMALLEST
 
 
-class CMCDProcess(eqx.Module):
+class CMCDProcess(FromNormal):
     """Annealed Langevin steps with a control, there and back."""
 
     control: Callable[..., Any]
@@ -70,14 +69,6 @@ class CMCDProcess(eqx.Module):
             sigmas_of(self.num_steps, self.max_diffusion), jnp.float32
         )
         return sigma[k] ** 2 / self.num_steps
-
-    def start(self, key: Key) -> Float[Array, " dim"]:
-        """A draw of N(0, s^2 I)."""
-        return self.init_std * jax.random.normal(key, (self.dim,))
-
-    def log_start(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """log N(x; 0, s^2 I)."""
-        return jnp.sum(norm.logpdf(x, scale=self.init_std))
 
     def _annealed(
         self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"]

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from tempering.baselines.contract import Baseline, Cost, Drawn, Info
+from tempering.baselines.optimise import updated
 from tempering.baselines.paths import Process, draw, draw_weighted, look, walk
 from tempering.baselines.refusals import refuse_particles, require_gradient
 from tempering.baselines.trust_region import log_variance, region
@@ -151,10 +152,9 @@ def _begun(process: Any, settings: PathSettings) -> Any:
 
 
 def _updated(process: Any, optimiser: Any, gradient: Any, settings: PathSettings) -> tuple[Any, Any]:
-    parameters = eqx.filter(process, eqx.is_inexact_array)
-    with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
-        updates, optimiser = _optimiser(settings).update(gradient, optimiser, parameters)
-    return eqx.apply_updates(process, updates), optimiser
+    arrays, rest = eqx.partition(process, eqx.is_inexact_array)
+    arrays, optimiser = updated(_optimiser(settings), gradient, optimiser, arrays)
+    return eqx.combine(arrays, rest), optimiser
 
 
 def _info(loss: Array, log_weights: Array, power: Array) -> Info:

@@ -14,14 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import norm
 
 from tempering.baselines.control import Control
 from tempering.baselines.controlled import Controlled
-from tempering.baselines.paths import Look
+from tempering.baselines.paths import FromNormal, Look
 from tempering.settings import DDSSettings
 from tempering.types import Array, Float, Int, Key
 
@@ -47,7 +45,7 @@ def steps_of(num_steps: int) -> np.ndarray:
     return np.clip(np.concatenate([share[:1], share[:-1]]), 0.0, 1.0)
 
 
-class DDSProcess(eqx.Module):
+class DDSProcess(FromNormal):
     """The controlled chain and its uncontrolled reversal."""
 
     control: Callable[..., Any]
@@ -57,14 +55,6 @@ class DDSProcess(eqx.Module):
 
     def _b2(self, k: Int[Array, ""]) -> Float[Array, ""]:
         return jnp.asarray(steps_of(self.num_steps), jnp.float32)[k]
-
-    def start(self, key: Key) -> Float[Array, " dim"]:
-        """A draw of N(0, s^2 I)."""
-        return self.init_std * jax.random.normal(key, (self.dim,))
-
-    def log_start(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        """log N(x; 0, s^2 I)."""
-        return jnp.sum(norm.logpdf(x, scale=self.init_std))
 
     def move(
         self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"], noise: Float[Array, " dim"]
@@ -99,4 +89,4 @@ class DDS(Controlled):
         # The published start follows the gradient. Trust regions start from the chain without a control, whose weights
         # are those of importance sampling; on Many-Well the other start has none that are finite in effect.
         control = Control(key, dim, settings, bias=1.0 if settings.loss == "kl" else 0.0)
-        return DDSProcess(control, settings.num_path_steps, dim, settings.init_std)
+        return DDSProcess(control=control, num_steps=settings.num_path_steps, dim=dim, init_std=settings.init_std)

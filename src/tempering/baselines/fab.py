@@ -18,13 +18,13 @@ import optax
 
 from tempering.baselines.contract import Baseline, Cost, Drawn, Info
 from tempering.baselines.flow import Flow
-from tempering.baselines.optimise import clipped_by_median, norm_of, updated
+from tempering.baselines.optimise import clipped_by_median, updated
 from tempering.baselines.refusals import refuse_particles, require_gradient
 from tempering.errors import SettingsError
 from tempering.kernels import HMC, ChainState, Kernel, RandomWalk, init
 from tempering.settings import FABSettings
 from tempering.targets import Referenced, Target
-from tempering.targets.base import Wrapper
+from tempering.targets.base import Wrapper, evaluate_value
 from tempering.types import Array, Bool, Float, Int, Key, Keys
 
 __all__ = ["FAB", "Buffer", "State", "ais", "buffer_loss"]
@@ -221,7 +221,7 @@ class FAB(Baseline):
             )
             (loss, (log_q, change)), gradient = jax.value_and_grad(loss_of, has_aux=True)(arrays)
             # One point that the flow has left behind must not end training: its weight is brought up to date below.
-            is_good = jnp.isfinite(loss) & jnp.isfinite(norm_of(gradient))
+            is_good = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
             after = updated(optimiser_of(settings), gradient, optimiser, arrays)
             arrays, optimiser = jax.tree.map(lambda new, old: jnp.where(is_good, new, old), after, (arrays, optimiser))
             return (arrays, optimiser, buffer.updated(places, log_q, change)), (
@@ -243,7 +243,7 @@ class FAB(Baseline):
 
     def draw_weighted(self, keys: Keys, model: Flow, target: Target, settings: FABSettings) -> Drawn:
         position = jax.vmap(model.draw)(keys)
-        log_density = jax.vmap(target.log_density)(position)
+        log_density = jax.vmap(lambda x: evaluate_value(target, x))(position)
         return Drawn(position, log_density - jax.vmap(model.log_density)(position), log_density)
 
     def log_prob(self, model: Flow, x: Float[Array, " dim"], settings: FABSettings) -> Float[Array, ""]:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from tempering.baselines.contract import Cost
-from tempering.baselines.estimator import clipped, fast_normal, in_chunks, noised_score, rate, size_of, variance
-from tempering.baselines.noised import Noised, NoisedState
+from tempering.baselines.estimator import clipped, fast_normal, in_chunks, noised_score, size_of, variance
+from tempering.baselines.noised import LEAST_WEIGHT, Noised, NoisedState, at_random_times, reverse_step, time_at
 from tempering.baselines.refusals import require_gradient
 from tempering.baselines.score_networks import score_network
 from tempering.settings import IDEMSettings
@@ -21,8 +21,6 @@ from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
 __all__ = ["IDEM", "score_targets"]
-
-_LEAST_WEIGHT = 1e-3
 
 
 def score_targets(
@@ -63,12 +61,11 @@ class IDEM(Noised):
         settings: IDEMSettings,
     ) -> Float[Array, ""]:
         key_t, key_noise, key_mc = jax.random.split(key, 3)
-        t = jax.random.uniform(key_t, (x.shape[0],))
+        x_t, t = at_random_times(key_t, key_noise, x, settings)
         h = variance(t, settings)
-        x_t = x + jnp.sqrt(h)[:, None] * jax.random.normal(key_noise, x.shape)
         scores = score_targets(key_mc, x_t, h, target, settings)
         errors = jnp.mean((jax.vmap(network)(x_t, t) - scores) ** 2, axis=1)
-        return jnp.mean((h + _LEAST_WEIGHT) * errors if settings.is_weighted else errors)
+        return jnp.mean((h + LEAST_WEIGHT) * errors if settings.is_weighted else errors)
 
     def update_cost(self, settings: IDEMSettings) -> Cost:
         return Cost(settings.batch_size * settings.num_mc)
@@ -79,15 +76,13 @@ class IDEM(Noised):
             return super().first_points(key, target, settings)
         key_start, key_steps = jax.random.split(key)
         x = super().first_points(key_start, target, settings)
-        dt = 1.0 / settings.num_sde_steps
 
         def step(x: Array, index: Array) -> tuple[Array, None]:
             key_mc, key_noise = jax.random.split(jax.random.fold_in(key_steps, index))
-            t = jnp.full((x.shape[0],), 1.0 - index.astype(x.dtype) * dt)
-            scores = score_targets(key_mc, x, variance(t, settings), target, settings)
-            speed = rate(t, settings)[:, None]
-            noise = jax.random.normal(key_noise, x.shape)
-            return x + speed * dt * scores + settings.noise_scale * jnp.sqrt(speed * dt) * noise, None
+            t = time_at(index, settings)
+            h = jnp.full((x.shape[0],), variance(t, settings))
+            scores = score_targets(key_mc, x, h, target, settings)
+            return reverse_step(x, t, scores, jax.random.normal(key_noise, x.shape), settings), None
 
         return jax.lax.scan(step, x, jnp.arange(settings.num_sde_steps))[0]
 

@@ -14,13 +14,24 @@ import optax
 
 from tempering.baselines.contract import Baseline, Cost, Info
 from tempering.baselines.estimator import clipped, rate, variance
+from tempering.baselines.optimise import updated
 from tempering.settings.score_baselines import ScoreSettings
 from tempering.targets.base import Target, evaluate
 from tempering.types import Array, Float, Int, Key, Keys
 
-__all__ = ["Noised", "NoisedState", "Replay", "reverse_sde"]
+__all__ = [
+    "LEAST_WEIGHT",
+    "Noised",
+    "NoisedState",
+    "Replay",
+    "at_random_times",
+    "reverse_sde",
+    "reverse_step",
+    "time_at",
+]
 
-
+LEAST_WEIGHT = 1e-3
+"""Added to h where it weighs errors."""
 _REACH = 10.0
 """Standard deviations of the largest noise from 0, beyond which a draw does not join the buffer. A network that has
 learned little throws some draws far away; their energies would be all that the next updates see."""
@@ -72,19 +83,41 @@ def reverse_sde(keys: Keys, score_fn: Any, dim: int, settings: ScoreSettings) ->
     Args:
         score_fn: (x, t) -> score, of one point.
     """
-    num = settings.num_sde_steps
-    dt = 1.0 / num
     starts, noises = jax.vmap(jax.random.split, out_axes=1)(keys)
     x = jnp.sqrt(variance(jnp.ones(()), settings)) * jax.vmap(lambda key: jax.random.normal(key, (dim,)))(starts)
 
     def step(x: Array, index: Array) -> tuple[Array, None]:
-        t = 1.0 - index.astype(x.dtype) * dt
+        t = time_at(index, settings)
         noise = jax.vmap(lambda key: jax.random.normal(jax.random.fold_in(key, index), (dim,)))(noises)
-        speed = rate(t, settings)
         scores = jax.vmap(lambda point: score_fn(point, t))(x)
-        return x + speed * dt * scores + settings.noise_scale * jnp.sqrt(speed * dt) * noise, None
+        return reverse_step(x, t, scores, noise, settings), None
 
-    return jax.lax.scan(step, x, jnp.arange(num))[0]
+    return jax.lax.scan(step, x, jnp.arange(settings.num_sde_steps))[0]
+
+
+def time_at(index: Int[Array, ""], settings: ScoreSettings) -> Float[Array, ""]:
+    """t of a step of the reverse SDE."""
+    return 1.0 - index.astype(jnp.float32) * (1.0 / settings.num_sde_steps)
+
+
+def reverse_step(
+    x: Float[Array, "draw dim"],
+    t: Float[Array, ""],
+    scores: Float[Array, "draw dim"],
+    noise: Float[Array, "draw dim"],
+    settings: ScoreSettings,
+) -> Float[Array, "draw dim"]:
+    """One step of it, for all draws."""
+    speed, dt = rate(t, settings), 1.0 / settings.num_sde_steps
+    return x + speed * dt * scores + settings.noise_scale * jnp.sqrt(speed * dt) * noise
+
+
+def at_random_times(
+    key_t: Key, key_noise: Key, x: Float[Array, "batch dim"], settings: ScoreSettings
+) -> tuple[Float[Array, "batch dim"], Float[Array, " batch"]]:
+    """x_t and t of every row, with t even in [0, 1]."""
+    t = jax.random.uniform(key_t, (x.shape[0],))
+    return x + jnp.sqrt(variance(t, settings))[:, None] * jax.random.normal(key_noise, x.shape), t
 
 
 def _optimiser(settings: ScoreSettings) -> optax.GradientTransformation:
@@ -150,12 +183,11 @@ class Noised(Baseline):
         value, gradient = eqx.filter_value_and_grad(self.loss)(state.network, key_loss, x, state, target, settings)
         is_good = jnp.isfinite(optax.tree.norm(gradient))
         gradient = jax.tree.map(lambda leaf: jnp.where(is_good, leaf, 0.0), gradient)
-        parameters = eqx.filter(state.network, eqx.is_inexact_array)
-        with jax.numpy_dtype_promotion("standard"):  # Adam's bias correction raises a float to an integer power
-            updates, optimiser = _optimiser(settings).update(gradient, state.optimiser, parameters)
-        network = eqx.apply_updates(state.network, updates)
+        arrays, rest = eqx.partition(state.network, eqx.is_inexact_array)
+        arrays, optimiser = updated(_optimiser(settings), gradient, state.optimiser, arrays)
+        network = eqx.combine(arrays, rest)
         means, static = eqx.partition(state.model, eqx.is_inexact_array)
-        means = optax.incremental_update(eqx.filter(network, eqx.is_inexact_array), means, 1.0 - settings.ema)
+        means = optax.incremental_update(arrays, means, 1.0 - settings.ema)
         new = NoisedState(network, eqx.combine(means, static), optimiser, state.replay, state.num_loops)
         return new, jnp.where(is_good, value, 0.0)
 

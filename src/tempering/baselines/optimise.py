@@ -8,7 +8,7 @@ import optax
 
 from tempering.types import Array, Float, Int
 
-__all__ = ["clipped_by_median", "norm_of", "updated"]
+__all__ = ["clipped_by_median", "updated"]
 
 _CLIP, _IGNORE = 2.0, 10.0
 """Of the median norm: where gradients are clipped, and from which they are left out."""
@@ -26,11 +26,6 @@ def updated(optimiser: optax.GradientTransformation, gradient: Any, memory: Any,
     return optax.apply_updates(arrays, changes), memory
 
 
-def norm_of(tree: Any) -> Float[Array, ""]:
-    """Of all leaves together."""
-    return jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
-
-
 def clipped_by_median(window: int) -> optax.GradientTransformation:
     """Clip gradients at twice the median norm of the last `window`, and leave out those above ten times it.
 
@@ -44,7 +39,7 @@ def clipped_by_median(window: int) -> optax.GradientTransformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Norms]:
         del params
-        norm, median = norm_of(updates), jnp.nanmedian(state.norm)
+        norm, median = optax.tree.norm(updates), jnp.nanmedian(state.norm)
         is_known = state.num >= max(1, window // 10)
         factor = jnp.minimum(1.0, _CLIP * median / jnp.maximum(norm, 1e-30))
         factor = jnp.where(norm > _IGNORE * median, 0.0, factor)

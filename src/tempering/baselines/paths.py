@@ -17,12 +17,25 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 
 from tempering.baselines.contract import Drawn
 from tempering.targets.base import Target, evaluate
 from tempering.types import Array, Float, Int, Key, Keys
 
-__all__ = ["Look", "Process", "Trajectory", "Walk", "draw", "draw_weighted", "log_weight", "look", "look_twice", "walk"]
+__all__ = [
+    "FromNormal",
+    "Look",
+    "Process",
+    "Trajectory",
+    "Walk",
+    "draw",
+    "draw_weighted",
+    "log_weight",
+    "look",
+    "look_twice",
+    "walk",
+]
 
 
 @runtime_checkable
@@ -55,6 +68,21 @@ class Process(Protocol):
     def cost(self, k: Int[Array, ""], here: "Look", innovation: Float[Array, " dim"], there: "Look") -> Any:
         """The same for the process's own trajectories, perhaps without a part whose mean is 0."""
         ...
+
+
+class FromNormal(eqx.Module):
+    """A process that starts at N(0, s^2 I)."""
+
+    dim: eqx.AbstractVar[int]
+    init_std: eqx.AbstractVar[float]
+
+    def start(self, key: Key) -> Float[Array, " dim"]:
+        """A draw of N(0, s^2 I)."""
+        return self.init_std * jax.random.normal(key, (self.dim,))
+
+    def log_start(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
+        """log N(x; 0, s^2 I)."""
+        return jnp.sum(norm.logpdf(x, scale=self.init_std))
 
 
 class Look(eqx.Module):
@@ -113,7 +141,7 @@ def _twice_fwd(perturbed, x, target):
 def _twice_bwd(gradient, cotangents, perturbed, x, target):
     del perturbed
     by_value, by_gradient = cotangents
-    _, product = jax.jvp(jax.grad(target.log_density), (x,), (by_gradient,))
+    _, product = jax.jvp(lambda x: evaluate(target, x)[1], (x,), (by_gradient,))
     return by_value * gradient + product
 
 

@@ -10,7 +10,7 @@ from tempering.settings import BaselineSettings
 from tempering.targets.base import Target
 from tempering.targets.cost import has_gradient, points_per_gradient
 
-__all__ = ["Plan", "check", "enter", "planned"]
+__all__ = ["Plan", "check", "enter", "least_budget", "planned"]
 
 _FINAL_SHARE = 0.05
 """Of a budget that sets the number of steps, for weighted draws after training."""
@@ -45,6 +45,12 @@ class Plan:
         return self.training + (self.final * self.num_final).in_points(self.per_gradient)
 
 
+def least_budget(settings: BaselineSettings, dim: int, per_gradient: int = 1) -> int:
+    """The smallest budget that buys a step of training: what comes before it, and the step."""
+    method = baseline_of(settings.method)
+    return (method.init_cost(settings, dim) + method.step_cost(settings, dim)).in_points(per_gradient)
+
+
 def planned(settings: BaselineSettings, dim: int, budget: int | None, per_gradient: int = 1) -> Plan:
     """The plan of a run: the steps of the settings, or as many as the budget allows.
 
@@ -73,12 +79,13 @@ def planned(settings: BaselineSettings, dim: int, budget: int | None, per_gradie
         raise BudgetError(
             f"{method.title} needs a `budget`, or num_steps in its settings, to know when to end: {words}"
         )
+    least = least_budget(settings, dim, per_gradient)
     if last:  # the first step comes before any weighted draw
-        num_final = min(num_final, int(_FINAL_SHARE * budget) // last, max(0, budget - first - each) // last)
+        num_final = min(num_final, int(_FINAL_SHARE * budget) // last, max(0, budget - least) // last)
     num_steps = (budget - first - num_final * last) // max(1, each)
     if num_steps < 1:
         raise BudgetError(
-            f"a budget of {budget:,} evaluations is below one step: {words}; give at least {first + each:,}, or make "
+            f"a budget of {budget:,} evaluations is below one step: {words}; give at least {least:,}, or make "
             "a step cheaper by the settings (batch_size and the like)"
         )
     return Plan(num_steps, num_final, init, step, final, per_gradient)

@@ -1,7 +1,7 @@
 """The baselines by name. Each is imported when it is first asked for."""
 
-from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 
 from tempering.baselines.contract import Baseline
 
@@ -11,53 +11,11 @@ TITLES = {"fab": "FAB", "dds": "DDS", "cmcd": "CMCD", "idem": "iDEM", "bnem": "B
 """The name of every baseline in tables."""
 
 
-def _fab() -> Baseline:
-    from tempering.baselines.fab import FAB
-
-    return FAB()
-
-
-def _dikl() -> Baseline:
-    from tempering.baselines.dikl import DiKL
-
-    return DiKL()
-
-
-def _dds() -> Baseline:
-    from tempering.baselines.dds import DDS
-
-    return DDS()
-
-
-def _cmcd() -> Baseline:
-    from tempering.baselines.cmcd import CMCD
-
-    return CMCD()
-
-
-def _idem() -> Baseline:
-    from tempering.baselines.idem import IDEM
-
-    return IDEM()
-
-
-def _bnem() -> Baseline:
-    from tempering.baselines.bnem import BNEM
-
-    return BNEM()
-
-
-_MAKERS: dict[str, Callable[[], Baseline]] = {
-    "fab": _fab,
-    "dds": _dds,
-    "cmcd": _cmcd,
-    "idem": _idem,
-    "bnem": _bnem,
-    "dikl": _dikl,
-}
+_CLASSES = {"fab": "FAB", "dds": "DDS", "cmcd": "CMCD", "idem": "IDEM", "bnem": "BNEM", "dikl": "DiKL"}
+"""The class of every baseline, in the file of its name."""
 
 
 @cache
 def baseline_of(name: str) -> Baseline:
     """The baseline of that name."""
-    return _MAKERS[name]()
+    return getattr(import_module(f"tempering.baselines.{name}"), _CLASSES[name])()

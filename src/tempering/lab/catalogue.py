@@ -29,10 +29,12 @@ def read() -> dict[str, dict[str, Any]]:
 
 def entries() -> dict[str, dict[str, Any]]:
     """The same from the presets themselves."""
+    from tempering.baselines.plan import least_budget
     from tempering.lab.presets import ABLATIONS, PRESETS
     from tempering.methods.budget import forecast
     from tempering.methods.registry import title_of
     from tempering.registry import target_of
+    from tempering.settings import BaselineSettings
 
     found = {}
     for name, config in PRESETS.items():
@@ -45,6 +47,8 @@ def entries() -> dict[str, dict[str, Any]]:
             "description": config.description,
             "group": "ablation" if name in ABLATIONS else _group_of(name, config.settings),
         }
+        if isinstance(config.settings, BaselineSettings):  # a budget below it buys nothing
+            found[name]["least_budget"] = least_budget(config.settings, dim)
     return found
 
 

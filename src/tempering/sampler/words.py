@@ -111,6 +111,10 @@ def _cost_lines(sampler) -> list[str]:
     if apart:
         lines.append("after the fit, not part of these")
         lines += [f"  {stage_name(stage):<22} {n:>12,}" for stage, n in apart.items()]
+    products = sum(sampler.ledger.hessian_vector.values())
+    lines += [f"products of the Hessian with a vector, beside these  {products:,}"] if products else []
+    each = getattr(sampler, "evaluations_per_draw", 0)
+    lines += [f"every draw costs {each:,} evaluations more"] if each else []
     lines += [] if sampler.host is None else sampler.host.lines()
     if sampler.seconds:
         lines.append(f"wall time  {duration_text(sum(sampler.seconds.values()))}")

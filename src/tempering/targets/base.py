@@ -27,6 +27,7 @@ __all__ = [
     "evaluate",
     "evaluate_many",
     "evaluate_reference",
+    "evaluate_value",
 ]
 
 T = TypeVar("T")
@@ -171,6 +172,12 @@ class ExactTarget(Target):
 def evaluate(target: Target, x: Float[Array, " dim"]) -> tuple[Float[Array, ""], Float[Array, " dim"]]:
     """Log density and its gradient at one point: one evaluation in the ledger."""
     return jax.value_and_grad(target.log_density)(x)
+
+
+@exact_products()
+def evaluate_value(target: Target, x: Float[Array, " dim"]) -> Float[Array, ""]:
+    """Log density alone at one point: one evaluation without a gradient."""
+    return target.log_density(x)
 
 
 @exact_products()

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from tempering.lab.catalogue import read
 from tempering.lab.reproduce.extrapolating import TARGETS as EXTRAPOLATED
 from tempering.lab.reproduce.published import METHODS, TARGETS, published
 from tempering.lab.reproduce.tables import OURS, preset_name, w_names
@@ -49,9 +50,12 @@ def front(view: View) -> Picture:
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         axes.set_xscale("log")
-        floors = []
+        floors, catalogue = [], read()
         for method, words in {**METHODS, **OURS}.items():
-            found, colour = view.of(preset_name("mw32", method)), COLOURS[method]
+            name, colour = preset_name("mw32", method), COLOURS[method]
+            found, least = view.of(name), catalogue.get(name, {}).get("least_budget")
+            if least is not None:  # a budget below it buys no step at all
+                axes.axvline(least, ymax=0.06, color=colour, lw=2)
             row = _first(found, w_names("mw32"))
             if row is not None:
                 spent = found.summary["evaluations"]["mean"]
@@ -62,6 +66,7 @@ def front(view: View) -> Picture:
                 axes.plot(x, y, "s", mfc="none", mec=colour, ms=9, label=f"{words}, published")
         if floors:
             axes.axhline(statistics.fmean(floors), color=MUTED, lw=1, ls=(0, (4, 3)), label="floor of ours, at its N")
+        axes.plot([], [], "|", color=MUTED, ms=9, label="first budget that buys a step")
         axes.set(xlabel="evaluations", ylabel="W of draws", title="Many-Well-32: error against evaluations")
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
         say_quick(figure, view)

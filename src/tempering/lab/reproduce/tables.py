@@ -78,12 +78,15 @@ def calls(view: View) -> Table:
         for place, target in enumerate(TARGETS):
             name = preset_name(target, method)
             found = view.of(name)
-            planned = f"{catalogue[name]['evaluations']:,} planned" if name in catalogue else "no preset yet"
-            cells += [f"{_spent(found)} counted" if found.good else planned]
+            about = catalogue.get(name, {})
+            planned = f"{about['evaluations']:,} planned" if about else "no preset yet"
+            first = f", first step at {about['least_budget']:,}" if "least_budget" in about else ""
+            cells += [(f"{_spent(found)} counted" if found.good else planned) + first]
             cells += [_power(known[method][place]) if method in known else "–"]
         rows.append([words, *cells])
     header = ["method", *(cell for title in TARGETS.values() for cell in (title, "paper"))]
     view.note("Counted: every evaluation of the fit, in the ledger. The paper leaves out those of importance weights.")
+    view.note("First step: the smallest budget with which the other methods can make a step of training at all.")
     return Table(header, rows, view.notes)
 
 
