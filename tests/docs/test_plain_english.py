@@ -1,4 +1,4 @@
-"""Pages, public docstrings and the help of the command: no word of our own dialect, and no sentence that is too long."""
+"""Pages, public docstrings and the help of the command: no word of our own dialect, no sentence that is too long."""
 
 import inspect
 import re
