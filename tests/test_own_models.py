@@ -184,7 +184,7 @@ def test_a_change_of_the_data_is_refused(place):
         ("a b:log_density", {}, "there is no module 'a b'"),
         ("model.py:log_density", {}, "dimension is missing: give --dim"),
         ("model.py:log_density", {"dim": 0}, "dim = 0 is not allowed"),
-        ("model.py:number", {}, "is a float; it must be a function of one point"),
+        ("model.py:number", {}, "is of type float; it must be a function of one point"),
         ("model.py:banana", {"dim": 2}, "--dim is not for model.py:banana"),
         ("model.py:log_density", {"dim": 2, "temperature": 300.0}, "--temperature is for a folder of OpenMM"),
         ("model.py:wrong_factory", {}, "takes no point and returned no target"),

@@ -122,6 +122,18 @@ def test_the_page_that_everybody_reads_runs(monkeypatch, tmp_path, capsys):
     assert list((tmp_path / "figures").glob("*.png")) and "Verdict" in capsys.readouterr().out
 
 
+def test_the_page_about_pymc_runs(monkeypatch, tmp_path):
+    """With an untrained sampler too: the model is compiled, and draws come back by name."""
+    pytest.importorskip("pymc")
+    settings = tiny_ptsd(ladder=Ladder(hottest=2.0, num_levels=2))
+    method = replace(METHODS["ptsd"], default=lambda **_: settings, fit=untrained)
+    monkeypatch.setitem(METHODS, "ptsd", method)
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "pymc-stan.md"
+    draws = run_blocks(page, [block.replace("1000", "16") for block in blocks(page)])["draws"]
+    assert draws["theta"].shape == (16, 8) and draws["tau"].min() > 0
+
+
 def _small(name: str, block: str) -> str:
     """A block with numbers that a test can afford: counts of draws, chains, live points."""
     if name.startswith("docs/examples/") or name in MOLECULES:

@@ -104,7 +104,7 @@ class _Model:
             for rv, transform in zip(self.free, transforms, strict=True)
         ]
         # Compiling for so few draws takes longer than drawing them.
-        drawn = pymc.draw([*inner, *self.free], draws=num, random_seed=seed, mode="FAST_COMPILE")
+        drawn = pymc.draw([*inner, *self.free], draws=num, random_seed=seed, mode="FAST_COMPILE")  # pyright: ignore[reportAttributeAccessIssue]
         rows = [np.asarray(each, np.float32).reshape((num, -1)) for each in drawn]
         return np.concatenate(rows[: len(inner)], axis=1), np.concatenate(rows[len(inner) :], axis=1)
 
@@ -176,7 +176,7 @@ def from_pymc(model: Any) -> PyMCTarget:
     require_extra("pymc", "PyMC models")
     import pymc  # pyright: ignore[reportMissingImports]
 
-    if not isinstance(model, pymc.Model):
+    if not isinstance(model, pymc.Model):  # pyright: ignore[reportAttributeAccessIssue]
         raise SettingsError(f"model is a {type(model).__name__}; give a pymc.Model (`with pymc.Model() as model:`)")
     try:
         held = _Model(model)

@@ -280,8 +280,8 @@ class Resampling:
     """The settings of importance weights: how they are truncated, and what is done with them.
 
     Args:
-        quantile: weights above this quantile are lowered to it (the paper's tau). 1 lowers none. None lowers as few as
-            possible: until the effective share is 0.2, or until `min_effective` samples are effective.
+        quantile: weights above this quantile are lowered to it (the paper's tau). 1 lowers none. None lowers only
+            the largest weights, until the effective share is 0.2 or `min_effective` samples are effective.
         min_effective: the number of effective samples to reach if quantile is None. Weights are not truncated beyond an
             effective share of one half for it. The reason: a network that was trained on a hundred samples only repeats
             them, and every colder level inherits that.

@@ -12,9 +12,9 @@ _TROUBLES = ("wrong", "doubtful", "unchecked", "unknown")
 """What moves a verdict."""
 _ADVICE = {
     "trustworthy": "Nothing that was checked speaks against these draws.",
-    "unknown": "The budget was too small to say. The findings marked .. name the budget to give.",
-    "doubtful": "Do not rely on these draws before the findings marked !! or ?? are settled.",
-    "wrong": "Do not use these draws. The findings marked XX say that they do not follow the density.",
+    "unknown": "The budget was too small to say. The points marked .. name the budget to give.",
+    "doubtful": "Do not rely on these draws before the points marked !! or ?? are settled.",
+    "wrong": "Do not use these draws. The points marked XX say that they do not follow the density.",
 }
 
 UNKNOWABLE = (
