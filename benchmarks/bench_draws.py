@@ -35,7 +35,8 @@ def model_of(dim: int) -> tuple[DiffusionModel, Sampling]:
     settings = resolved(PTSDSettings(), dim)
     assert settings.network is not None and settings.sampling is not None
     (network,) = new_networks(jax.random.key(0), dim, settings.network, 1)
-    denoiser = Denoiser(network, jnp.zeros(dim), jnp.full(dim, 5.0), jnp.zeros(()))
+    scale = jnp.full(dim, 5.0)
+    denoiser = Denoiser(network, jnp.zeros(dim), scale, jnp.zeros(()))  # pyright: ignore[reportArgumentType]
     levels = NoiseLevels(jnp.asarray(0.02), jnp.asarray(20.0))
     return DiffusionModel(denoiser, Prior.diagonal(jnp.zeros(dim), jnp.full(dim, 20.0)), levels), settings.sampling.raw
 
