@@ -6,9 +6,9 @@
     python benchmarks/break_even.py figure
 
 `run` makes rows of the proving ground: every method on every density at growing budgets, with a density that costs
-nothing. A row has the seconds of the method itself (compiling, chains, training), the evaluations, and whether the
-answer is right by the proving ground's rules. Programs that an earlier run has compiled are read back. If one
-evaluation takes c seconds, the same run takes
+nothing. A row has the processor seconds of the method itself (compiling, chains, training), the evaluations, and
+whether the answer is right by the proving ground's rules. Programs that an earlier run has compiled are read back.
+If one evaluation takes c seconds, the same run takes
 
     seconds + c evaluations / 2,
 
@@ -17,8 +17,8 @@ busy. So slow densities are by arithmetic. `check` measures that formula: it run
 really sleeps, and puts the seconds beside those that the formula foretells.
 
 `figure` has, for each c, the quickest budget of a method whose answers were right for all seeds, and writes the
-seconds at 1 µs, 100 µs, 10 ms and 1 s to results/break-even.json. Rows of ours on a GPU, and those of nautilus, are
-taken from the proving ground (results/proving/), where they were made.
+seconds at 1 µs, 100 µs, 10 ms and 1 s to results/break-even.json. Rows of the proving ground (results/proving/), of
+ours on a GPU and of all methods at their default budgets, are read too.
 """
 
 import argparse
@@ -132,10 +132,14 @@ def do_check(options: argparse.Namespace) -> None:
 
 
 def known_rows() -> list[dict[str, Any]]:
-    """Rows of this benchmark, and those of the proving ground that nobody can make here: on a GPU, and of nautilus."""
-    proving = [row for row in read_rows(*sorted(PROVING.glob("*.json"))) if row["density"] in DENSITIES]
-    elsewhere = [row for row in proving if row["method"] == "nautilus" or (_is_gpu(row) and row["method"] == OURS)]
-    return [row for row in (*read_rows(*sorted(RESULTS.glob("*.json"))), *elsewhere) if "outcome" in row]
+    """Rows of this benchmark and of the proving ground, where a method has its default budget."""
+    rows = read_rows(*sorted(RESULTS.glob("*.json")), *sorted(PROVING.glob("*.json")))
+    return [row for row in rows if "outcome" in row and row["density"] in DENSITIES and row["method"] in NAMES]
+
+
+def _seconds_of(row: dict[str, Any]) -> float:
+    """Processor seconds on CPUs, where they are known: wall time is that of a machine with nothing else to do."""
+    return row["seconds"] if _is_gpu(row) else row.get("cpu_seconds", row["seconds"])
 
 
 def _is_gpu(row: dict[str, Any]) -> bool:
@@ -148,7 +152,7 @@ def quickest(rows: list[dict[str, Any]], costs: np.ndarray) -> np.ndarray | None
     for budget in {row["budget"] for row in rows}:
         own = [row for row in rows if row["budget"] == budget]
         if own and all(row["is_right"] for row in own):
-            seconds = np.mean([row["seconds"] for row in own])
+            seconds = np.mean([_seconds_of(row) for row in own])
             lines.append(seconds + costs * np.mean([row["evaluations"] for row in own]) / WORKERS)
     return np.min(lines, axis=0) if lines else None
 
