@@ -70,5 +70,6 @@ def test_places_are_few_sizes_and_a_large_mixture_is_left_out(num_modes, dim, pl
 def test_networks_of_particles_and_those_that_are_told_so_have_no_mixture():
     network = Network()
     assert with_components(network, 2, 3).num_components == 8
+    assert with_components(network, 2, 0).num_components == 0
     assert with_components(dataclasses.replace(network, is_on_modes=False), 2, 3).num_components == 0
     assert with_components(Network("egnn", num_particles=3, spatial_dim=2), 4, 3).num_components == 0

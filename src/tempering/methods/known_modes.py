@@ -16,9 +16,10 @@ from tempering.atlas.mixture import StudentMixture
 from tempering.buffer import Buffer
 from tempering.compilation import rounded_up
 from tempering.diffusion.networks.mixture import GaussianMixture
+from tempering.methods.atlas import Found
 from tempering.settings import Network
 
-__all__ = ["mixture_of_buffer", "places_for", "with_components", "with_mixture"]
+__all__ = ["components_of", "mixture_of_buffer", "places_for", "with_components", "with_mixture"]
 
 _LEAST_COMPONENTS = 8
 """Places for components: fits of few modes share their programs."""
@@ -31,9 +32,17 @@ _NO_WEIGHT = -1e30
 """Log weight of an empty place: finite, because a check of networks refuses what is not."""
 
 
+def components_of(found: Found) -> int:
+    """Components to start from: those of the reference; none where there is one mode alone, or in learned coordinates.
+
+    One mode is nothing to tell apart, and a Gaussian may be far from it (docs/decisions/0025-known-modes.md).
+    """
+    return found.reference.log_weight.shape[0] if len(found.log_density) > 1 and not found.is_shaped else 0
+
+
 def with_components(network: Network, dim: int, num_modes: int) -> Network:
-    """The settings of the network with places for so many modes, where it takes them."""
-    takes_them = network.is_on_modes and not network.is_of_particles
+    """The settings of the network with places for so many modes, where it takes them; 0 modes are no mixture."""
+    takes_them = network.is_on_modes and not network.is_of_particles and num_modes > 0
     return dataclasses.replace(network, num_components=places_for(num_modes, dim) if takes_them else 0)
 
 
