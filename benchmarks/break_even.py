@@ -2,23 +2,30 @@
 
     python benchmarks/break_even.py run --method tempering --out results/break-even/tempering.json
     python benchmarks/break_even.py run --method smc nuts pt nautilus --out results/break-even/rivals.json
-    python benchmarks/break_even.py check --cost 1e-3 --out results/break-even/check.json
+    python benchmarks/break_even.py check --cost 1e-3 1e-2 --out results/break-even/check.json
     python benchmarks/break_even.py figure
 
 `run` makes rows of the proving ground: every method on every density at growing budgets, with a density that costs
-nothing. A row has the seconds of the method itself (compiling, chains, training), the evaluations, and whether the
-answer is right by the proving ground's rules. If one evaluation takes c seconds, the same run takes
+nothing. A row has the processor seconds of the method itself (compiling, chains, training), the evaluations, and
+whether the answer is right by the proving ground's rules. Programs that an earlier run has compiled are read back.
+If one evaluation takes c seconds, the same run takes
 
-    seconds + c evaluations / workers,
+    seconds + c evaluations / 2,
 
-because no method here asks for points one by one but NUTS, whose four chains keep two cores busy. The figure has, for
-each c, the quickest budget of a method whose answers were right for all seeds. `check` measures that formula: it runs
-ours with a density that really sleeps, and puts the seconds beside those that the formula foretells.
+with two evaluations at a time: no method here asks for points one by one but NUTS, whose four chains keep two cores
+busy. So slow densities are by arithmetic. `check` measures that formula: it runs ours and SMC with a density that
+really sleeps, and puts the seconds beside those that the formula foretells.
+
+`figure` has, for each c, the quickest budget of a method whose answers were right for all seeds, and writes the
+seconds at 1 µs, 100 µs, 10 ms and 1 s to results/break-even.json. Rows of the proving ground (results/proving/), of
+ours on a GPU and of all methods at their default budgets, are read too.
 """
 
 import argparse
+import dataclasses
 import json
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,12 +34,12 @@ import numpy as np
 from densities import methods_of
 from measure import commit
 from proving.catalogue import density_of
-from proving.judge import Answer
+from proving.judge import Answer, num_draws
 from proving.record import Density
 from proving.runner import OURS, read_rows, run
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results" / "break-even"
+RESULTS, PROVING = ROOT / "results" / "break-even", ROOT / "results" / "proving"
 DENSITIES = ("eggbox", "mixture-9", "banana")
 """18 modes in a box; a random mixture; one curved mode, which is NUTS's own ground."""
 BUDGETS = {
@@ -46,6 +53,9 @@ NAMES = {OURS: "tempering", "smc": "SMC (BlackJAX)", "nuts": "NUTS (NumPyro)", "
 COSTS = np.logspace(-6, 0, 61)
 MARKED = (1e-6, 1e-4, 1e-2, 1.0)
 WORKERS = 2
+"""Evaluations at a time, of every method."""
+CHECKED = {OURS: 20_000, "smc": 100_000}
+"""Budgets of `check`: a method that gathers its points itself, and one that has fixed rounds."""
 
 
 def parallel_tempering(density: Density, seed: int, budget: int | None) -> Answer:
@@ -89,33 +99,52 @@ def slowed(log_density: Any, cost: float) -> Any:
 
     def slow(x):
         # Added to the point that is evaluated, so that no compiler leaves it out; the gradient passes by.
-        pause = jax.pure_callback(wait, jax.ShapeDtypeStruct((), jnp.float32), x, vmap_method="expand_dims")
-        return log_density(x + jax.lax.stop_gradient(pause))
+        still, nothing = jax.lax.stop_gradient(x), jax.ShapeDtypeStruct((), jnp.float32)
+        return log_density(x + jax.pure_callback(wait, nothing, still, vmap_method="expand_dims").astype(x.dtype))
 
     return slow
 
 
 def do_check(options: argparse.Namespace) -> None:
-    import dataclasses
-
-    from proving.ours import fitted
-
     rows = []
-    for name in options.density:
-        density, seconds = density_of(name), {}
-        for cost in (0.0, options.cost):
-            slow = density.log_density if cost == 0.0 else slowed(density.log_density, cost)
-            begun = time.perf_counter()
-            sampler, _ = fitted(dataclasses.replace(density, log_density=slow), 0, 20_000)
-            seconds[cost] = time.perf_counter() - begun
-        foretold = seconds[0.0] + options.cost * sampler.evaluations / WORKERS
-        row: dict[str, Any] = {"density": name, "cost_s": options.cost, "evaluations": sampler.evaluations}
-        row |= {"seconds_at_no_cost": seconds[0.0], "seconds": seconds[options.cost], "foretold": foretold}
-        rows.append(row)
-        print(json.dumps(rows[-1]), flush=True)
-    command = f"python benchmarks/break_even.py check --cost {options.cost}"
+    for method in options.method:
+        fit = methods_of([method])[method]
+        for name in options.density:
+            density, free = density_of(name), 0.0
+            for cost in (None, 0.0, *options.cost):  # the first run compiles
+                slow = density.log_density if not cost else slowed(density.log_density, cost)
+                begun = time.perf_counter()
+                answer = fit(dataclasses.replace(density, log_density=slow), 0, CHECKED[method])
+                seconds = time.perf_counter() - begun
+                if not cost:
+                    free = seconds
+                    continue
+                # The points that judge ours are paid for in seconds too, and not counted by the method.
+                evaluations = answer.evaluations + (num_draws(density) if method == OURS else 0)
+                row: dict[str, Any] = {"density": name, "method": method, "cost_s": cost, "evaluations": evaluations}
+                row |= {"seconds_at_no_cost": free, "seconds": seconds}
+                rows.append(row | {"foretold": free + cost * evaluations / WORKERS})
+                print(json.dumps(rows[-1]), flush=True)
+    command = " ".join(["python", "benchmarks/break_even.py", *sys.argv[1:]])
     content = {"command": command, "commit": commit(), "rows": rows}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def known_rows() -> list[dict[str, Any]]:
+    """Rows of this benchmark and of the proving ground, where a method has its default budget."""
+    proving = [PROVING / f"{name}.json" for name in ("tempering", "random", "rivals")]
+    rows = read_rows(*sorted(RESULTS.glob("*.json")), *proving)
+    return [row for row in rows if "outcome" in row and row["density"] in DENSITIES and row["method"] in NAMES]
+
+
+def _seconds_of(row: dict[str, Any]) -> float:
+    """Processor seconds on CPUs, where they are known: wall time is that of a machine with nothing else to do."""
+    return row["seconds"] if _is_gpu(row) else row.get("cpu_seconds", row["seconds"])
+
+
+def _is_gpu(row: dict[str, Any]) -> bool:
+    return row["device"] != "cpu"
 
 
 def quickest(rows: list[dict[str, Any]], costs: np.ndarray) -> np.ndarray | None:
@@ -124,7 +153,7 @@ def quickest(rows: list[dict[str, Any]], costs: np.ndarray) -> np.ndarray | None
     for budget in {row["budget"] for row in rows}:
         own = [row for row in rows if row["budget"] == budget]
         if own and all(row["is_right"] for row in own):
-            seconds = np.mean([row["seconds"] for row in own])
+            seconds = np.mean([_seconds_of(row) for row in own])
             lines.append(seconds + costs * np.mean([row["evaluations"] for row in own]) / WORKERS)
     return np.min(lines, axis=0) if lines else None
 
@@ -135,8 +164,7 @@ def do_figure(options: argparse.Namespace) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = read_rows(*sorted(RESULTS.glob("*.json")))
-    rows = [row for row in rows if "outcome" in row]
+    rows = known_rows()
     names = [name for name in DENSITIES if any(row["density"] == name for row in rows)]
     figure, axes = plt.subplots(1, len(names), figsize=(4.2 * len(names), 3.8), sharey=True, layout="constrained")
     table: list[dict[str, Any]] = []
@@ -145,13 +173,14 @@ def do_figure(options: argparse.Namespace) -> None:
         for number, (method, title) in enumerate(NAMES.items()):
             for is_gpu in (False, True):
                 own = [row for row in rows if row["density"] == name and row["method"] == method]
-                own = [row for row in own if (row["device"] != "cpu") == is_gpu]
+                own = [row for row in own if _is_gpu(row) == is_gpu]
                 if not own:
                     continue
-                line, place = quickest(own, COSTS), "GPU" if is_gpu else "2 cores"
+                line, place = quickest(own, COSTS), "H200" if is_gpu else "CPU"
                 shown = quickest(own, np.asarray(MARKED))
                 at = None if shown is None else dict(zip(map(str, MARKED), shown.round(1).tolist(), strict=True))
-                table.append({"density": name, "method": method, "place": place, "seconds": at})
+                num_seeds = len({row["seed"] for row in own})
+                table.append({"density": name, "method": method, "place": place, "seeds": num_seeds, "seconds": at})
                 if line is None:
                     missing.append(f"{title}, {place}")
                     continue
@@ -170,7 +199,10 @@ def do_figure(options: argparse.Namespace) -> None:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8)
     figure.savefig(options.out, dpi=150)
-    print(json.dumps(table, indent=1))
+    content = {"command": "python benchmarks/break_even.py figure", "commit": commit(), "workers": WORKERS}
+    options.table.write_text(json.dumps(content | {"rows": table}, indent=1) + "\n")
+    for row in table:
+        print(json.dumps(row))
 
 
 def main() -> None:
@@ -184,12 +216,14 @@ def main() -> None:
     running.add_argument("--out", type=Path, required=True)
     running.set_defaults(do=do_run)
     checking = commands.add_parser("check", help="measure what the formula foretells")
-    checking.add_argument("--cost", type=float, default=1e-3, help="seconds per evaluation")
+    checking.add_argument("--cost", type=float, nargs="+", default=[1e-3, 1e-2], help="seconds per evaluation")
+    checking.add_argument("--method", nargs="+", choices=sorted(CHECKED), default=sorted(CHECKED))
     checking.add_argument("--density", nargs="+", default=["mixture-9"])
     checking.add_argument("--out", type=Path, required=True)
     checking.set_defaults(do=do_check)
     drawing = commands.add_parser("figure", help="draw the figure of all rows")
     drawing.add_argument("--out", type=Path, default=ROOT / "docs" / "figures" / "break-even.png")
+    drawing.add_argument("--table", type=Path, default=ROOT / "results" / "break-even.json")
     drawing.set_defaults(do=do_figure)
     options = parser.parse_args()
     options.do(options)

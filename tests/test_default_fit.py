@@ -167,6 +167,7 @@ def test_the_settings_are_the_defaults_with_what_became_of_them(fitted):
     assert sampler.levels[0].num_draws == settings.buffer_size != default.buffer_size
     assert sampler.ledger.points["final_weights"] == settings.num_final_draws
     assert sampler.ledger.points["atlas"] <= default.atlas.share * BUDGET + 64 * settings.num_final_draws
+    assert settings.network.num_components == sampler.network.num_components == 8  # two modes, and room
     # All the rest is as without settings.
     assert settings.is_sized_by_budget and sampler.method == "PTSD, drawn from its modes"
     for group in ("atlas", "ladder", "exploration", "guidance", "resampling", "refinement"):
@@ -189,6 +190,10 @@ def one_mode() -> tp.Sampler:
             settings={**small, **short, "training.batch_size": 128},
             progress=False,
         )
+
+
+def test_a_fit_by_levels_has_no_mixture(one_mode):
+    assert one_mode.network.num_components == 0
 
 
 def test_a_fit_that_lost_a_mode_is_not_trusted(one_mode):

@@ -86,6 +86,8 @@ REFUSED = [
     (Network, "atoms", "network.atoms", [[0, 1], (0, -1), (0.5,)], "a tuple of integers|an integer of at least 0"),
     (Network, "bonds", "network.bonds", [[(0, 1)], ((0, 0),), ((0, 1, 2),)], "a tuple of pairs|two different atoms"),
     (Network, "is_chiral", "network.is_chiral", ["L", 1], "True or False"),
+    (Network, "is_on_modes", "network.is_on_modes", ["yes", 1], "True or False"),
+    (Network, "num_components", "network.num_components", [-1, 8.0, True], "an integer of at least 0"),
     (Noise, "sigma_min", "noise.sigma_min", [0.0, -1.0, NAN], "a positive finite number"),
     (Noise, "sigma_max", "noise.sigma_max", [0.0, INF], "a positive finite number"),
     (Noise, "prior", "noise.prior", ["posterior"], "'matched', 'isotropic', 'noise'"),

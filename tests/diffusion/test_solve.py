@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.compilations import compilations
 from support.random_checks import assert_mean, assert_std, must_fail
-from tempering.diffusion import NoiseLevels, VariancePreserving, draw, sigma_grid
-from tempering.diffusion.solve import Method, flow, in_chunks, method_of
+from tempering.diffusion import DiffusionModel, NoiseLevels, VariancePreserving, draw, sigma_grid
+from tempering.diffusion.solve import Method, _keys_from, flow, in_chunks, method_of
 from tempering.settings import Sampling
 
 NUM = 64  # the same shapes wherever it can be: a new one is a new program to compile
@@ -146,6 +147,34 @@ def test_a_sample_depends_on_nothing_but_its_key(correlated, solver):
         np.testing.assert_allclose(log_q, reference_log_q[:num], rtol=1e-4, atol=1e-4)
     other, _ = draws_of(correlated, solver, seed=1)
     assert np.max(np.abs(other - reference)) > 0.1
+
+
+def test_keys_of_a_part_are_those_of_the_whole():
+    key = jax.random.key(3)
+    whole = jax.random.key_data(jax.random.split(key, 11))
+    part = jax.random.key_data(_keys_from(key, jnp.asarray(4), 5))
+    np.testing.assert_array_equal(part, whole[4:9])
+    assert not np.array_equal(part, jax.random.key_data(_keys_from(key, jnp.asarray(5), 5)))
+
+
+def test_any_number_of_draws_is_one_program(correlated):
+    """Draws of one chunk size compile nothing that depends on their number; densities of points likewise."""
+    model = DiffusionModel(correlated.denoise, correlated.prior, correlated.levels)
+    sampling = Sampling(num_steps=3, chunk_size=200)
+
+    def work(num: int):
+        x, _ = model.draw(jax.random.key(num), num, sampling, with_density=False)
+        points = jax.device_put(np.zeros((num, 2), np.float32))
+        return x.shape, model.log_prob(jax.random.key(num), points, sampling).shape
+
+    shapes = [((num, 2), (num,)) for num in (151, 199, 202, 777)]
+    work(150)
+    with compilations() as made:
+        assert [work(num) for num in (151, 199, 202, 777)] == shapes
+    assert made == []
+    with compilations() as made:
+        jax.random.split(jax.random.key(0), 153)
+    assert made  # of one number alone
 
 
 def test_chunks_are_padded_and_told():

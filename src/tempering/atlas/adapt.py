@@ -24,7 +24,7 @@ from tempering.targets.cost import spend
 from tempering.types import Array, Float, Key
 from tempering.weights.pareto import pareto_k
 
-__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_densities", "log_weights_of"]
+__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_densities", "log_densities_of_parts", "log_weights_of"]
 
 FIRST_NU, FIRST_WIDENING = 8.0, 1.15
 """Of Laplace approximations: heavy enough that modes which are not normal are covered."""
@@ -91,6 +91,11 @@ def log_densities(mixture: StudentMixture, points: Any) -> np.ndarray:
 @eqx.filter_jit
 def _log_densities(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
     return jax.lax.map(mixture.log_density, points, batch_size=4096)
+
+
+def log_densities_of_parts(mixture: StudentMixture, points: Any) -> np.ndarray:
+    """Of many points (rows) in every component, without its weight."""
+    return np.asarray(_log_parts(mixture, jnp.asarray(points)), np.float64)
 
 
 @eqx.filter_jit

@@ -5,7 +5,7 @@ from tempering.diffusion.model import DiffusionModel
 from tempering.diffusion.noise import NoiseLevels, Prior, sigma_grid
 from tempering.diffusion.precondition import Denoiser
 from tempering.diffusion.process import VariancePreserving
-from tempering.diffusion.solve import draw, log_likelihood, method_of
+from tempering.diffusion.solve import draw, in_chunks, log_likelihood, method_of
 
 __all__ = [
     "Dataset",
@@ -18,6 +18,7 @@ __all__ = [
     "VariancePreserving",
     "draw",
     "fit_networks",
+    "in_chunks",
     "log_likelihood",
     "method_of",
     "sigma_grid",

@@ -286,12 +286,20 @@ def _begin(params: Any, num_models: int) -> _Fit:
     return _Fit(params, params, jax.vmap(_ADAM.init)(params), params, worst, zeros, zeros, zeros, is_stopped)
 
 
+def _is_trained(networks: Any) -> Any:
+    """Which leaves training moves: all numbers but those of a mixture, which is known."""
+    is_trained = jax.tree.map(eqx.is_inexact_array, networks)
+    if not hasattr(networks, "mixture"):
+        return is_trained
+    return eqx.tree_at(lambda own: own.mixture, is_trained, jax.tree.map(lambda _: False, networks.mixture))
+
+
 def _prepared(
     keys: Keys, networks: Any, data: Dataset, training: Training, num_steps: int
 ) -> tuple[_Fit, Any, Dataset, tuple[_Picks, _Picks], _Rule]:
     """What a block of training starts from."""
     parts = _parts(data, max(2, round(1 / training.validation_fraction)))
-    params, frozen = eqx.partition(networks, eqx.is_inexact_array)
+    params, frozen = eqx.partition(networks, _is_trained(networks))
     rule = _Rule(
         jnp.asarray(training.learning_rate),
         jnp.asarray(float(WARMUP_STEPS)),

@@ -23,6 +23,8 @@ def output_scale(sigma: Float[Array, ""], sigma_data: Float[Array, " dim"]) -> F
 class Denoiser(eqx.Module):
     """D(x; sigma) = location + c_skip (x - location) + c_out F(c_in (x - location), ln(sigma) / 4, c_temperature).
 
+    A network on a mixture (`networks.mixture`) has the mixture's denoiser in place of the first two terms.
+
     `sigma_data` is one number for each coordinate, so that coordinates of unlike scale are all seen at unit scale; the
     noise stays isotropic. `location`, `sigma_data` and `c_temperature` belong to the level, not to the optimiser.
     """
@@ -41,4 +43,6 @@ class Denoiser(eqx.Module):
         centred = x_noisy - self.location
         units = (c_in[0],) if hasattr(self.network, "geometry") else ()  # of particles: one scale for all coordinates
         raw = self.network(c_in * centred, c_noise, self.c_temperature, *units)
-        return self.location + c_skip * centred + output_scale(sigma, self.sigma_data) * raw
+        mixture = getattr(self.network, "mixture", None)
+        known = self.location + c_skip * centred if mixture is None else mixture.denoise(x_noisy, sigma)
+        return known + output_scale(sigma, self.sigma_data) * raw

@@ -12,9 +12,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tempering.compilation import quick, rounded_up
 from tempering.devices import by_row, on_devices
+from tempering.devices.keys import bare, keyed
 from tempering.diffusion.churn import Kicks, churned
 from tempering.diffusion.divergence import flow_step, step_with_log_det
 from tempering.diffusion.noise import Prior
@@ -151,31 +153,61 @@ def _draw_chunk(
     return by_row(lambda key, normal: _draw_one(key, normal, denoise, prior, sigmas, method))(*start)
 
 
-def in_chunks(function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None]):
+def in_chunks(
+    function: Callable, inputs: Any, chunk_size: int, on_chunk: Callable[[int], None] = lambda done: None
+) -> Any:
     """Apply a batched function to chunks of equal size: few sizes in all, so that little is compiled twice."""
     num = jax.tree.leaves(inputs)[0].shape[0]
-    chunk_size = min(chunk_size, rounded_up(num))
-    if num == chunk_size:
+    if num == min(chunk_size, rounded_up(num)):
         whole = function(inputs)
         on_chunk(num)
         return whole
-    pieces = []
-    for begin in range(0, num, chunk_size):
-        pieces.append(function(_chunk(inputs, jnp.asarray(begin, jnp.int32), chunk_size)))
-        on_chunk(min(begin + chunk_size, num))
-    return _joined(pieces, num)
+    rows = jax.tree.map(np.asarray, bare(inputs))
+    return _by_part(lambda begin, size: function(keyed(_rows(rows, begin, size))), num, chunk_size, on_chunk)
+
+
+def _rows(rows: Any, begin: int, size: int) -> Any:
+    """`size` rows from `begin` on, picked on the host. After the last row come the first."""
+    index = np.arange(begin, begin + size)
+    return jax.tree.map(lambda leaf: jax.device_put(np.take(leaf, index, 0, mode="wrap")), rows)
+
+
+def _by_part(made: Callable[[int, int], Any], num: int, chunk_size: int, on_chunk: Callable[[int], None]) -> Any:
+    """The first `num` rows of all parts; `made` makes the part that begins at a row and has so many.
+
+    Parts have one size, and are put together on the host: no program depends on `num`. Memory holds the result and two
+    parts. The next part is handed to the device before the last one is fetched.
+    """
+    size = min(chunk_size, rounded_up(num))
+    result: Any = None
+    waiting: Any = None
+
+    def fetch(begin: int, part: Any) -> None:
+        nonlocal result
+        if result is None:
+            result = jax.tree.map(lambda leaf: np.empty((num, *leaf.shape[1:]), leaf.dtype), part)
+        for whole, own in zip(jax.tree.leaves(result), jax.tree.leaves(part), strict=True):
+            whole[begin : begin + size] = np.asarray(own)[: num - begin]
+        on_chunk(min(begin + size, num))
+
+    for begin in range(0, num, size):
+        part = made(begin, size)
+        if waiting is not None:
+            fetch(*waiting)
+        waiting = begin, part
+    if waiting is not None:
+        fetch(*waiting)
+    return jax.tree.map(jax.device_put, result)  # without a program: `jnp.asarray` compiles one for every shape
 
 
 @quick
-def _chunk(inputs: Any, begin: Int[Array, ""], size: int) -> Any:
-    """`size` rows from `begin` on, a traced number: one program for all chunks. After the last row come the first."""
-    return jax.tree.map(lambda leaf: leaf[(begin + jnp.arange(size)) % leaf.shape[0]], inputs)
+def _keys_from(key: Key, begin: Int[Array, ""], size: int) -> Keys:
+    """The keys of `size` draws from draw `begin` on: those of `jax.random.split(key, num)`, whatever `num` is."""
+    return jax.vmap(lambda index: jax.random.fold_in(key, index))(begin + jnp.arange(size))
 
 
-@quick
-def _joined(pieces: list, num: int) -> Any:
-    """The first `num` rows of all pieces: what padded the last one is left out."""
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num], *pieces)
+def _keys(key: Key, begin: int, size: int) -> Keys:
+    return _keys_from(key, jnp.asarray(begin, jnp.int32), size)
 
 
 def draw(
@@ -199,10 +231,14 @@ def draw(
         normals: standard normal points to start from in place of independent ones.
         rows: make only these of the `num`.
     """
+    rest = (denoise, prior, sigmas, method)
+    if normals is None and rows is None:
+        made = lambda begin, size: _draw_chunk((_keys(key, begin, size), None), *rest)  # noqa: E731
+        return _by_part(made, num, chunk_size, on_chunk)
     start = (jax.random.split(key, num), normals)
     if rows is not None:
         start = jax.tree.map(lambda leaf: leaf[rows], start)
-    return in_chunks(lambda part: _draw_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)
+    return in_chunks(lambda part: _draw_chunk(part, *rest), start, chunk_size, on_chunk)
 
 
 def compile_draws(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Array, " node"], method: Method) -> None:
@@ -245,5 +281,10 @@ def log_likelihood(
     Churn has densities of paths, which a given point does not tell: its kicks are left out, and what is returned is the
     density of the probability flow by Heun's solver.
     """
-    start = (jax.random.split(key, x.shape[0]), x)
-    return in_chunks(lambda part: _likelihood_chunk(part, denoise, prior, sigmas, method), start, chunk_size, on_chunk)
+    points = np.asarray(x)
+
+    def made(begin: int, size: int) -> Array:
+        start = _keys(key, begin, size), _rows(points, begin, size)
+        return _likelihood_chunk(start, denoise, prior, sigmas, method)
+
+    return _by_part(made, x.shape[0], chunk_size, on_chunk)

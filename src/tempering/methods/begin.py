@@ -1,9 +1,12 @@
 """The begin of every method: the account, the pilot, the plan. Everything is settled before the first level."""
 
+import dataclasses
+
 import jax
 
 from tempering.compilation import Ahead
 from tempering.methods.budget import Plan, plan_run
+from tempering.methods.known_modes import components_of, with_components
 from tempering.methods.learn import new_networks
 from tempering.methods.pilot import prepare
 from tempering.methods.rehearse import rehearse
@@ -48,7 +51,9 @@ def begin(
         run.target = Shaped(target, found.learned)
     if way is not None and len(way.temperatures) > 1:
         run.target = Referenced(target.dim, target, way.reference)
-    if way is not None and len(way.temperatures) == 1:
+    if way is not None and found is not None and way.temperatures == (1.0,):
+        network = with_components(run.settings.network, target.dim, components_of(found))
+        run.settings = dataclasses.replace(run.settings, network=network)
         each = points_per_gradient(target)
         run.plan = Plan(journal.ledger.total + each * (way.num_draws + run.settings.num_final_draws), 1, 1)
     else:

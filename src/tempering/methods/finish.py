@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,7 +85,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
     draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
     if 2 * int(jnp.sum(jnp.all(jnp.isfinite(draws), axis=1))) < num:
-        model = model_of(run, levels, run.networks[-1])  # untrained: the best linear denoiser
+        model = model_of(run, levels, _untrained(run, levels))  # the best linear denoiser, or the mixture's
         sampler = dataclasses.replace(sampler, model=model)
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
         draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
@@ -101,6 +102,14 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     )
     finished.paid.note(FIT, weighted)
     return finished
+
+
+def _untrained(run: Run, levels: Levels) -> eqx.Module:
+    """The network before training, on the mixture of the trained one where it has any."""
+    trained: Any = levels.networks[-1]
+    if not hasattr(trained, "mixture"):
+        return run.networks[-1]
+    return eqx.tree_at(lambda own: own.mixture, run.networks[-1], trained.mixture)
 
 
 def _time(clock: Clock) -> dict[str, Any]:

@@ -14,7 +14,9 @@ from tempering.compilation import quick, rounded_up
 from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import dataset_of, stack, unstack
 from tempering.diffusion.networks import make_network
+from tempering.diffusion.networks.mixture import GaussianMixture
 from tempering.diffusion.quasi import begin_loading
+from tempering.methods.known_modes import mixture_of_buffer, with_mixture
 from tempering.methods.practise import FIRST_PART, practised
 from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import LEVELS_SHARE, next_temperature
@@ -102,6 +104,8 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
     if run.start.way is not None and levels.num_done == 1:
         watch = {"on_check": on_check, "seconds_left": seconds_left}
         more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, stack(*data), **watch)  # noqa: E731
+    if is_first and settings.network.num_components:
+        networks = run.networks = with_mixture(networks, _mixture(run, levels))
     networks = stack(*networks)
     fitted, info = fit_soundly(
         keys, networks, stack(*data), training, num_steps, run.record(level), on_check, seconds_left, more_fn
@@ -109,6 +113,13 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
     for index, own in enumerate(fitted_levels):
         note_fit(run.record(own), info, index)
     return unstack(fitted, num)
+
+
+def _mixture(run: Run, levels: Levels) -> GaussianMixture:
+    """Of the modes that the density is drawn from, as its samples show them."""
+    found = run.start.found
+    assert found is not None
+    return mixture_of_buffer(found.reference, levels.buffers[-1], run.settings.network.num_components)
 
 
 def fit_soundly(

@@ -3,6 +3,7 @@
 Their shapes are known before the density is: those of the network, and of a dataset as large as a model needs.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -18,6 +19,7 @@ from tempering.methods.atlas import has_atlas
 from tempering.methods.budget import default_budget
 from tempering.methods.finish import judging
 from tempering.methods.from_modes import enough_draws
+from tempering.methods.known_modes import with_components
 from tempering.methods.learn import new_networks
 from tempering.settings import MethodSettings
 from tempering.targets import Target
@@ -46,6 +48,9 @@ def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int
         wanted = int(enough_draws(dim) / _LIKELY_SHARE)
         left = int((1.0 - settings.atlas.share) * (budget or default_budget(dim)))
         size = rounded_up(min(wanted, left))
+        # A guess: a few modes, from which the density is drawn at once.
+        network = with_components(network, dim, 1)
+        settings = dataclasses.replace(settings, network=network)
         ahead.compile(functools.partial(_compile_training, dim, size, settings))
     judged = min(sampling.chunk_size, rounded_up(NUM_JUDGED))
     ahead.compile(lambda: model().compile_log_prob(judged, sampling))

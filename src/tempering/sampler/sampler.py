@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.devices import use
-from tempering.diffusion import DiffusionModel
+from tempering.diffusion import DiffusionModel, in_chunks
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.host.use import HostUse
 from tempering.runs.ledger import Ledger
@@ -34,6 +34,8 @@ __all__ = ["Sampler"]
 
 _DRAWS_PER_POINT = 2
 """Of `sample_even`."""
+_ROWS = 16_384
+"""That are carried between coordinates at a time."""
 _MOST_DRAWS = 2**31 - 1
 """Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
 
@@ -106,7 +108,10 @@ class Sampler(Shown):
 
     def outer(self, points: Float[Array, "particle dim"]) -> np.ndarray:
         """Points in the model's coordinates, as rows in the user's coordinates."""
-        return np.asarray(points if self.chart is None else embed_rows(self.chart, points))
+        if self.chart is None:
+            return np.asarray(points)
+        chart = self.chart
+        return np.asarray(in_chunks(lambda part: embed_rows(chart, part), points, _ROWS))
 
     def _seen(self, points: Float[Array, "particle dim"]) -> Any:
         """Points in the model's coordinates as the user sees them: rows, or a tree of arrays with that first axis."""
@@ -259,25 +264,31 @@ class Sampler(Shown):
         points = self._rows_of(x)
         if points.shape[0] == 0:
             return np.zeros(points.shape[:-1], np.float32)
-        rows = points.reshape((-1, self.dim))
-        inner, log_volume, is_inside = (rows, 0.0, True) if self.chart is None else restrict_rows(self.chart, rows)
+        rows = jax.device_put(points.reshape((-1, self.dim)))
+        inner, log_volume, is_inside = (rows, 0.0, True)
+        if self.chart is not None:
+            chart = self.chart
+            inner, log_volume, is_inside = in_chunks(lambda part: restrict_rows(chart, part), rows, _ROWS)
         with use(self.devices):
             values = self.inner_log_prob(self._key(seed), inner)
         if values is None:
             raise DensityError(f"{self.method} has no density of its draws; fit by 'ptsd' or 'fab' for one")
-        values = jnp.where(is_inside, values - log_volume, -jnp.inf)
-        return np.asarray(values.reshape(points.shape[:-1]))
+        with np.errstate(invalid="ignore"):
+            values = np.asarray(values) - np.asarray(log_volume, np.float32)
+        values = np.where(is_inside, values, np.float32(-np.inf))
+        return values.reshape(points.shape[:-1])
 
-    def _rows_of(self, x: Any) -> Float[Array, "*batch dim"]:
+    def _rows_of(self, x: Any) -> Float[np.ndarray, "*batch dim"]:
         if self.structure is not None:
-            return jnp.asarray(self.structure.flatten(x, "x"))
+            return np.asarray(self.structure.flatten(x, "x"), np.float32)
         try:
             given = np.asarray(x)
         except (TypeError, ValueError) as error:
             raise SettingsError(f"x is a {type(x).__name__} that is no array; give numbers") from error
         if not (jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(given.dtype, jnp.integer)):
             raise SettingsError(f"x has dtype {given.dtype}; log_prob takes real numbers")
-        points = jnp.asarray(given, jnp.float32)
+        with np.errstate(over="ignore"):
+            points = given.astype(np.float32)
         if points.ndim not in (1, 2) or points.shape[-1] != self.dim:
             raise SettingsError(f"x has shape {points.shape}; log_prob takes ({self.dim},) or (n, {self.dim})")
         return points

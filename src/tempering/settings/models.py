@@ -42,6 +42,9 @@ class Network:
             far as bonds allow. If it is empty, all particles are alike. A fit of a molecule gives each atom its own
             kind.
         bonds: pairs of atoms that are joined. The network treats atoms up to three bonds apart differently from others.
+        is_on_modes: a density that is drawn from its modes has a denoiser that starts from a mixture of Gaussians, one
+            at each mode, in place of a linear one.
+        num_components: places of this mixture; 0 is none. A fit fills it in.
         is_chiral: the particle_transformer distinguishes mirror images, by the signed volumes of four atoms each.
     """
 
@@ -57,6 +60,8 @@ class Network:
     atoms: tuple[int, ...] = ()
     bonds: tuple[tuple[int, int], ...] = ()
     is_chiral: bool = False
+    is_on_modes: bool = True
+    num_components: int = 0
 
     @property
     def is_of_particles(self) -> bool:
@@ -74,6 +79,8 @@ class Network:
         require_positive("network.unit", self.unit)
         require_flag("network.is_half", self.is_half)
         require_flag("network.is_chiral", self.is_chiral)
+        require_flag("network.is_on_modes", self.is_on_modes)
+        require_count("network.num_components", self.num_components, 0)
         self._check_molecule()
 
     def _check_molecule(self) -> None:

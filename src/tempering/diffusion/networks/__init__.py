@@ -7,6 +7,7 @@ c_in.
 
 from tempering.diffusion.networks.egnn import EGNN
 from tempering.diffusion.networks.embedding import Embedding
+from tempering.diffusion.networks.mixture import OnMixture, blank_mixture
 from tempering.diffusion.networks.mlp import MLP, ResidualMLP
 from tempering.diffusion.networks.particle_transformer import ParticleTransformer
 from tempering.errors import SettingsError
@@ -14,14 +15,15 @@ from tempering.settings import Network
 from tempering.transforms.centred import Centred
 from tempering.types import Key
 
-__all__ = ["EGNN", "MLP", "Embedding", "ParticleTransformer", "ResidualMLP", "make_network"]
+__all__ = ["EGNN", "MLP", "Embedding", "OnMixture", "ParticleTransformer", "ResidualMLP", "make_network"]
 
 
-def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP | EGNN | ParticleTransformer:
+def make_network(key: Key, dim: int, network: Network) -> MLP | ResidualMLP | OnMixture | EGNN | ParticleTransformer:
     """The network of the settings, freshly initialised."""
     if not network.is_of_particles:
         kinds = {"mlp": MLP, "residual": ResidualMLP}
-        return kinds[network.kind](key, dim, network)
+        own, num = kinds[network.kind](key, dim, network), network.num_components
+        return OnMixture(own, blank_mixture(dim, num)) if num else own
     num, axes = network.num_particles, network.spatial_dim
     if num < 2 or (num - 1) * axes != dim:
         raise SettingsError(
