@@ -10,7 +10,9 @@ import pytest
 from support.random_checks import assert_mean, assert_std, must_fail
 from tempering.atlas.mixture import mixture_of
 from tempering.buffer import ORIGINS, Buffer
-from tempering.methods.known_modes import mixture_of_buffer, places_for, with_components
+from tempering.diffusion.networks.mixture import OnMixture
+from tempering.diffusion.precondition import Denoiser
+from tempering.methods.known_modes import linear_mixture, mixture_of_buffer, places_for, with_components
 from tempering.settings import Network
 
 MEANS = np.asarray([[-6.0, 1.0], [5.0, -2.0]])
@@ -73,3 +75,20 @@ def test_networks_of_particles_and_those_that_are_told_so_have_no_mixture():
     assert with_components(network, 2, 0).num_components == 0
     assert with_components(dataclasses.replace(network, is_on_modes=False), 2, 3).num_components == 0
     assert with_components(Network("egnn", num_particles=3, spatial_dim=2), 4, 3).num_components == 0
+
+
+def test_one_mode_alone_starts_from_the_linear_denoiser():
+    """The saboteur is a mixture of another width."""
+    location, sigma_data = np.asarray([3.0, -40.0], np.float32), np.asarray([0.2, 7.0], np.float32)
+    still = lambda x, c_noise, c_temperature: 0.1 * x  # noqa: E731
+    plain = Denoiser(still, jnp.asarray(location), jnp.asarray(sigma_data), jnp.zeros(()))
+    points = [jnp.asarray(location + shift * sigma_data) for shift in (-3.0, 0.5, 20.0)]
+    for factor, is_same in ((1.0, True), (1.3, False)):
+        mixture = linear_mixture(location, np.float32(factor) * sigma_data, 8)
+        on_mixture = dataclasses.replace(plain, network=OnMixture(still, mixture))
+        gaps = [
+            np.abs(np.asarray(on_mixture(x, sigma) - plain(x, sigma)) / sigma_data)
+            for x in points
+            for sigma in map(jnp.asarray, (0.01, 1.0, 300.0))
+        ]
+        assert (np.max(gaps) < 1e-4) == is_same

@@ -22,6 +22,7 @@ __all__ = [
     "inner_scale",
     "inner_scale_of_values",
     "largest_sigma",
+    "location_and_scale",
     "noise_levels",
     "prior_of",
     "stack",
@@ -164,8 +165,11 @@ def noise_levels(
 
 
 @quick
-def _location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
-    """The paper centres nothing and uses one scale; otherwise every coordinate has its own."""
+def location_and_scale(noise: Noise, buffer: Buffer) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+    """Where a denoiser has its centre, and sigma_data of every coordinate.
+
+    The paper centres nothing and uses one scale; otherwise every coordinate has its own.
+    """
     location, std = spread(buffer)
     if noise.is_isotropic:
         mean = jnp.mean(location)  # the spread of all numbers together, as the paper's code has it
@@ -191,7 +195,7 @@ def prior_of(noise: Noise, buffer: Buffer, sigma_max: Float[Array, ""]) -> Prior
 
 def denoiser_of(network, noise: Noise, buffer: Buffer, beta: Float[Array, ""] | float) -> Denoiser:
     """A network preconditioned for a buffer, with its temperature as an input."""
-    return Denoiser(network, *_location_and_scale(noise, buffer), temperature_input(beta))
+    return Denoiser(network, *location_and_scale(noise, buffer), temperature_input(beta))
 
 
 @quick
@@ -202,7 +206,7 @@ def _places(
     num = -(-buffer.size // size)
     full = padded(buffer, num * size)
     gradient, weight = usable_gradients(full, beta), full.weight
-    location, scale = _location_and_scale(noise, buffer)
+    location, scale = location_and_scale(noise, buffer)
     variance = _inner_scale(buffer, beta, has_gradients) ** 2
     if noise.is_isotropic:
         variance = jnp.full_like(variance, 1.0 / jnp.mean(1.0 / variance))

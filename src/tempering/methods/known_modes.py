@@ -19,7 +19,16 @@ from tempering.diffusion.networks.mixture import GaussianMixture
 from tempering.methods.atlas import Found
 from tempering.settings import Network
 
-__all__ = ["components_of", "mixture_of_buffer", "places_for", "with_components", "with_mixture"]
+__all__ = [
+    "components_of",
+    "has_several",
+    "likely_components",
+    "linear_mixture",
+    "mixture_of_buffer",
+    "places_for",
+    "with_components",
+    "with_mixture",
+]
 
 _LEAST_COMPONENTS = 8
 """Places for components: fits of few modes share their programs."""
@@ -32,12 +41,29 @@ _NO_WEIGHT = -1e30
 """Log weight of an empty place: finite, because a check of networks refuses what is not."""
 
 
-def components_of(found: Found) -> int:
-    """Components to start from: those of the reference; none where there is one mode alone, or in learned coordinates.
+_LARGEST_SHARED = 16
+"""Dimensions up to which one mode alone has a mixture too, of one component that is no news: so it shares the programs
+that were compiled for several modes while these were searched for. Beyond, empty places cost more than that saves."""
 
-    One mode is nothing to tell apart, and a Gaussian may be far from it (docs/decisions/0025-known-modes.md).
+
+def has_several(found: Found) -> bool:
+    """Whether there are modes to tell apart; not in learned coordinates, in which there is one.
+
+    One mode alone may be far from a Gaussian (docs/decisions/0025-known-modes.md).
     """
-    return found.reference.log_weight.shape[0] if len(found.log_density) > 1 and not found.is_shaped else 0
+    return len(found.log_density) > 1 and not found.is_shaped
+
+
+def components_of(found: Found) -> int:
+    """Components to start from: those of the reference; of one mode alone one or none."""
+    if has_several(found):
+        return found.reference.log_weight.shape[0]
+    return likely_components(found.reference.mean.shape[1])
+
+
+def likely_components(dim: int) -> int:
+    """Components of one mode alone, and the guess before anything is known of the modes."""
+    return 1 if dim <= _LARGEST_SHARED else 0
 
 
 def with_components(network: Network, dim: int, num_modes: int) -> Network:
@@ -55,6 +81,20 @@ def places_for(num_modes: int, dim: int) -> int:
 def with_mixture(networks: tuple[eqx.Module, ...], mixture: GaussianMixture) -> tuple[eqx.Module, ...]:
     """The networks on this mixture."""
     return tuple(eqx.tree_at(lambda own: own.mixture, network, mixture) for network in networks)
+
+
+def linear_mixture(location: np.ndarray, sigma_data: np.ndarray, num: int) -> GaussianMixture:
+    """One component, whose denoiser is the best linear one of each coordinate: what a network without a mixture has."""
+    dim = len(location)
+    log_weight = np.full(num, _NO_WEIGHT)
+    log_weight[0] = 0.0
+    parts = (
+        log_weight,
+        np.tile(location, (num, 1)),
+        np.tile(sigma_data**2, (num, 1)),
+        np.tile(np.eye(dim), (num, 1, 1)),
+    )
+    return GaussianMixture(*(jnp.asarray(np.asarray(part, np.float32)) for part in parts))
 
 
 def mixture_of_buffer(reference: StudentMixture, buffer: Buffer, num: int) -> GaussianMixture:

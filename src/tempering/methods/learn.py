@@ -12,11 +12,11 @@ import numpy as np
 from tempering.buffer import Levels
 from tempering.compilation import quick, rounded_up
 from tempering.diffusion import Dataset, FitInfo, fit_networks
-from tempering.diffusion.calibrate import dataset_of, stack, unstack
+from tempering.diffusion.calibrate import dataset_of, location_and_scale, stack, unstack
 from tempering.diffusion.networks import make_network
 from tempering.diffusion.networks.mixture import GaussianMixture
 from tempering.diffusion.quasi import begin_loading
-from tempering.methods.known_modes import mixture_of_buffer, with_mixture
+from tempering.methods.known_modes import has_several, linear_mixture, mixture_of_buffer, with_mixture
 from tempering.methods.practise import FIRST_PART, practised
 from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import LEVELS_SHARE, next_temperature
@@ -116,10 +116,13 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
 
 
 def _mixture(run: Run, levels: Levels) -> GaussianMixture:
-    """Of the modes that the density is drawn from, as its samples show them."""
-    found = run.start.found
+    """Of the modes that the density is drawn from, as its samples show them. Of one mode alone: its spread."""
+    found, buffer, num = run.start.found, levels.buffers[-1], run.settings.network.num_components
     assert found is not None
-    return mixture_of_buffer(found.reference, levels.buffers[-1], run.settings.network.num_components)
+    if has_several(found):
+        return mixture_of_buffer(found.reference, buffer, num)
+    location, sigma_data = location_and_scale(run.settings.noise, buffer)
+    return linear_mixture(np.asarray(location), np.asarray(sigma_data), num)
 
 
 def fit_soundly(

@@ -19,7 +19,7 @@ from tempering.methods.atlas import has_atlas
 from tempering.methods.budget import default_budget
 from tempering.methods.finish import judging
 from tempering.methods.from_modes import enough_draws
-from tempering.methods.known_modes import with_components
+from tempering.methods.known_modes import likely_components, with_components
 from tempering.methods.learn import new_networks
 from tempering.settings import MethodSettings
 from tempering.targets import Target
@@ -49,7 +49,7 @@ def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int
         left = int((1.0 - settings.atlas.share) * (budget or default_budget(dim)))
         size = rounded_up(min(wanted, left))
         # A guess: a few modes, from which the density is drawn at once.
-        network = with_components(network, dim, 1)
+        network = with_components(network, dim, likely_components(dim))
         settings = dataclasses.replace(settings, network=network)
         ahead.compile(functools.partial(_compile_training, dim, size, settings))
     judged = min(sampling.chunk_size, rounded_up(NUM_JUDGED))
