@@ -10,6 +10,7 @@ from .likelihoods import GRID_POSTERIORS
 from .mixtures import random_mixture
 from .record import Density
 from .strangers import STRANGERS
+from .stubborn import STUBBORN
 
 __all__ = ["DENSITIES", "density_of"]
 
@@ -49,6 +50,7 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **GRID_POSTERIORS,
     **CONJUGATE_POSTERIORS,
     **HIERARCHIES,
+    **STUBBORN,
 }
 _RANDOM = "mixture-"
 
