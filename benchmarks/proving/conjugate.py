@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
-from scipy.special import betaln, logsumexp
+from scipy.special import betaln
 
 import tempering as tp
 
-from .grids import Axis, axis, on_grid, posterior
+from .grids import Axis, axis, log_sum, of_scipy, on_grid, posterior
 from .record import Density, Tolerance
 
 __all__ = ["CONJUGATE_POSTERIORS"]
@@ -135,7 +135,7 @@ def two_lines() -> Density:
         variances.append(part[2][:, 0, 0])
     count = labels.sum(axis=1)
     log_terms = logs[0] + logs[1] + betaln(2.0 + count, 2.0 + 14 - count) - betaln(2.0, 2.0)
-    log_z = float(logsumexp(log_terms))
+    log_z = float(log_sum(log_terms))
     weights = np.exp(log_terms - log_z)
     mean = weights @ means[0]
     square = weights @ (variances[0] + means[0] ** 2)
@@ -171,8 +171,8 @@ def change_point() -> Density:
     for before in range(17):
         columns = np.stack([np.arange(16) < before, np.arange(16) >= before], axis=1).astype(float)
         each = np.array([log_marginal(columns, values, noise, width)[0] for noise in noises.nodes])
-        logs.append(logsumexp(each + noises.log_masses) + math.log(np.diff(edges)[before] / 10.0))
-    log_z = float(logsumexp(logs))
+        logs.append(log_sum(each + noises.log_masses) + math.log(np.diff(edges)[before] / 10.0))
+    log_z = float(log_sum(logs))
     weights = np.exp(np.array(logs) - log_z)
     middle, gap = 0.5 * (edges[1:] + edges[:-1]), np.diff(edges)
     mean = weights @ middle
@@ -215,7 +215,7 @@ def spike_and_slab() -> Density:
         logs.append(log_z - 6.0 * math.log(2.0))
         means.append(mean[0] * widths[pattern[0]])
         variances.append(covariance[0, 0] * widths[pattern[0]] ** 2)
-    log_z = float(logsumexp(logs))
+    log_z = float(log_sum(logs))
     weights = np.exp(np.array(logs) - log_z)
     mean = weights @ means
     kinds = 8 * patterns[:, 0] + 4 * patterns[:, 1] + 2 * patterns[:, 2] + patterns[:, 3]
@@ -245,12 +245,12 @@ def wide_prior() -> Density:
     centres, weights, width = np.array([[31_000.0, -1200.0, 60.0], [31_012.0, -1195.0, 20.0]]), [0.65, 0.35], 1.0
     prior = [tp.Uniform(0.0, 1e5), tp.Normal(0.0, 5e4), tp.LogNormal(0.0, 6.0)]
     log_prior = [
-        stats.uniform(0.0, 1e5).logpdf(centres[:, 0]),
-        stats.norm(0.0, 5e4).logpdf(centres[:, 1]),
+        of_scipy(prior[0]).logpdf(centres[:, 0]),
+        of_scipy(prior[1]).logpdf(centres[:, 1]),
     ]
     # The third coordinate is narrow against its prior, but not so narrow that its slope could be left out.
     grid = np.array([np.linspace(c - 9.0, c + 9.0, 20_001) for c in centres[:, 2]])
-    density = stats.lognorm(6.0).pdf(grid) * stats.norm.pdf(grid - centres[:, 2:])
+    density = of_scipy(prior[2]).pdf(grid) * stats.norm.pdf(grid - centres[:, 2:])
     terms = np.log(weights) + sum(log_prior) + np.log(np.trapezoid(density, grid, axis=1))
     # The second prior's curvature over a width is 1e-10: its value at the centre is its mean.
 
@@ -267,8 +267,8 @@ def wide_prior() -> Density:
         "two modes that fill 1e-13 of the prior",
         "closed form, and one quadrature",
         shares=lambda x: jax.nn.softmax(jnp.stack(logs(x, jnp))),
-        masses=np.exp(terms - logsumexp(terms)),
-        log_z=float(logsumexp(terms)),
+        masses=np.exp(terms - log_sum(terms)),
+        log_z=float(log_sum(terms)),
     )
 
 
@@ -293,8 +293,8 @@ def normals_under_prior(name: str, means, roots, weights, width: float, hardness
         hardness,
         "closed form",
         shares=lambda x: jax.nn.softmax(logs(x)),
-        masses=np.exp(np.array(terms) - logsumexp(terms)),
-        log_z=float(logsumexp(terms)),
+        masses=np.exp(np.array(terms) - log_sum(terms)),
+        log_z=float(log_sum(terms)),
         **how,
     )
 
@@ -361,7 +361,7 @@ def outliers() -> Density:
         logs.append(part - np.sum(np.log(scale), axis=1) + log_shares + log_mass)
         means.append(mean[:, 0])
         squares.append(covariance[:, 0, 0] + mean[:, 0] ** 2)
-    log_z = float(logsumexp(logs))
+    log_z = float(log_sum(logs))
     weights = np.exp(np.array(logs) - log_z)
     mean = float(np.sum(weights * means))
     above = np.sum(weights * (1.0 - stats.beta.cdf(0.35, 1.0 + count, 2.0 + 12 - count)))

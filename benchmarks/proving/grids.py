@@ -12,13 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
+from scipy.special import logsumexp
 
 import tempering as tp
 from tempering.adapters.prior import read_prior
 
 from .record import Density, Tolerance
 
-__all__ = ["Axis", "Independent", "axis", "on_grid", "posterior"]
+__all__ = ["Axis", "Independent", "Truth", "axis", "log_sum", "of_scipy", "on_grid", "posterior"]
 
 _FARTHEST = 8.3
 """Standard deviations: beyond lies 1e-16 of a prior."""
@@ -51,6 +52,11 @@ class Axis:
 
     nodes: np.ndarray
     log_masses: np.ndarray
+
+
+def log_sum(values: Any, axis: int | None = None) -> Any:
+    """log of a sum of exponentials: one number, or one for each of the other axes."""
+    return logsumexp(np.asarray(values), axis=axis)
 
 
 def of_scipy(given: Any) -> Any:

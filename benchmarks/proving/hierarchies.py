@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
-from scipy.special import logsumexp
 
 import tempering as tp
 
-from .grids import Axis, Truth, axis, on_grid, posterior
+from .grids import Axis, Truth, axis, log_sum, on_grid, posterior
 from .record import Density, Tolerance
 
 __all__ = ["HIERARCHIES"]
@@ -138,13 +137,13 @@ def horseshoe() -> Density:
     for k, value in enumerate(values):
         width = np.exp(2.0 * (log_tau[:, None] + t[None]))
         logs = log_cauchy - 0.5 * np.log(width + noise**2) - 0.5 * _LOG_2PI - 0.5 * value**2 / (width + noise**2)
-        joint.append(logsumexp(logs, axis=1))
+        joint.append(log_sum(logs, axis=1))
         if k == 1:  # theta given its scale is normal
             shrink = width / (width + noise**2)
             chance = stats.norm.sf((at - shrink * value) / np.sqrt(shrink * noise**2 + 1e-300))
             above = np.sum(np.exp(logs - joint[-1][:, None]) * chance, axis=1)
     logs = log_tau_mass + sum(joint)
-    log_z = float(logsumexp(logs))
+    log_z = float(log_sum(logs))
     share = float(np.sum(np.exp(logs - log_z) * above))
     return Density(
         "horseshoe-9",

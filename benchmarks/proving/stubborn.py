@@ -1,4 +1,4 @@
-"""Posteriors that hide their mass: periods among thousands, supports that chance hardly meets, spikes at single data."""
+"""Posteriors that hide their mass: periods among thousands, supports hardly met, spikes at single data."""
 
 import itertools
 import math
@@ -6,12 +6,12 @@ import math
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
-from scipy.special import betaln, logsumexp
+from scipy.special import betaln
 
 import tempering as tp
 
 from .conjugate import log_marginal
-from .grids import axis, on_grid, posterior
+from .grids import axis, log_sum, on_grid, posterior
 from .record import Density
 
 __all__ = ["STUBBORN"]
@@ -72,7 +72,7 @@ def hard_ring() -> Density:
 
 
 def two_normals() -> Density:
-    """A mixture of two normals for ten data, all free: any single datum may have a component of its own, and a spike."""
+    """A mixture of two normals for ten data, all free: a component may shrink onto any single datum, a spike."""
     values = np.array([-2.1, -1.4, -1.2, -0.9, -0.2, 1.1, 1.3, 1.9, 2.4, 5.2])
     width, num = 3.0, len(values)
 
@@ -91,9 +91,9 @@ def two_normals() -> Density:
         whole = variance + n * width**2
         fit = square[k] / variance - width**2 * total[k] ** 2 / (variance * whole)
         logs = -0.5 * fit - 0.5 * n * _LOG_2PI - 0.5 * (n - 1) * np.log(variance) - 0.5 * np.log(whole)
-        one[k] = logsumexp(logs + scales.log_masses)
+        one[k] = log_sum(logs + scales.log_masses)
     terms = one + one[::-1] + betaln(1.0 + count, 1.0 + num - count) - betaln(1.0, 1.0)  # reversed: the other labels
-    log_z = float(logsumexp(terms))
+    log_z = float(log_sum(terms))
     weights = np.exp(terms - log_z)
     edges = (0.15, 0.5, 0.85)
     below = np.stack([weights @ stats.beta.cdf(edge, 1.0 + count, 1.0 + num - count) for edge in edges])
