@@ -208,11 +208,6 @@ NOTES = {
         "usable values",
         ["3 values of 50,000", "NaN or +inf", "none was accepted", "return -inf outside its support"],
     ),
-    "many are not finite where the density is low": (
-        {"last": {"num_nonfinite": 900, "num_harmless": 880}},
-        "usable values",
-        ["900 values of 50,000", "none was accepted", "return -inf outside its support"],
-    ),
     "a few starting points are replaced": (
         {"hottest": {"num_replaced": 7}},
         "usable values",

@@ -12,7 +12,7 @@ from scipy.special import betaln
 import tempering as tp
 
 from .grids import Axis, axis, log_sum, of_scipy, on_grid, posterior
-from .record import Density, Tolerance
+from .record import Density
 
 __all__ = ["CONJUGATE_POSTERIORS"]
 
@@ -272,67 +272,6 @@ def wide_prior() -> Density:
     )
 
 
-def normals_under_prior(name: str, means, roots, weights, width: float, hardness: str, **how) -> Density:
-    """A mixture of normals as a likelihood under N(0, width^2), with weights of the posterior that are exact."""
-    means, roots, dim = np.asarray(means, float), np.asarray(roots, float), len(means[0])
-    constants = [math.log(w) - float(np.sum(np.log(np.abs(np.diag(r))))) for w, r in zip(weights, roots, strict=True)]
-    inverses = np.linalg.inv(roots)
-    terms = [
-        math.log(w) + float(stats.multivariate_normal(m, r @ r.T + width**2 * np.eye(dim)).logpdf(np.zeros(dim)))
-        for m, r, w in zip(means, roots, weights, strict=True)
-    ]
-
-    def logs(x):
-        white = jnp.einsum("kij,kj->ki", jnp.asarray(inverses, x.dtype), x[None] - jnp.asarray(means, x.dtype))
-        return jnp.asarray(constants, x.dtype) - 0.5 * jnp.sum(white**2, axis=1) - 0.5 * dim * _LOG_2PI
-
-    return posterior(
-        name,
-        [tp.Normal(0.0, width)] * dim,
-        lambda x, xp: jax.scipy.special.logsumexp(logs(x)),
-        hardness,
-        "closed form",
-        shares=lambda x: jax.nn.softmax(logs(x)),
-        masses=np.exp(np.array(terms) - log_sum(terms)),
-        log_z=float(log_sum(terms)),
-        **how,
-    )
-
-
-def minor_mode() -> Density:
-    """Of six dimensions: a mode with three per cent of the mass, half as wide as the other."""
-    means = [[1.5, -1.0, 0.5, 2.0, -1.5, 0.0], [-2.5, 2.0, 3.0, -2.0, 1.0, 2.5]]
-    roots = [0.7 * np.eye(6), 0.35 * np.eye(6)]
-    return normals_under_prior(
-        "minor-mode-6", means, roots, [0.9, 0.1], 3.0,
-        "a narrow mode with a few per cent of the mass, which must not be lost",
-        tolerance=Tolerance(log_z=0.02, weights=0.015),
-    )  # fmt: skip
-
-
-def sheets() -> Density:
-    """Two crossing ridges, correlated by 0.9999 and -0.9999 in the first two of four coordinates."""
-    roots = []
-    for sign in (1.0, -1.0):
-        root = np.diag([1.0, 1.0, 0.5, 0.8])
-        root[1, :2] = sign * 0.9999, math.sqrt(1.0 - 0.9999**2)
-        roots.append(root)
-    return normals_under_prior(
-        "crossed-ridges-4", [[0.5, 0.8, 0.0, 1.0], [2.5, -1.0, 0.5, 0.2]], roots, [0.4, 0.6], 3.0,
-        "two ridges seventy times as long as wide that lie across each other",
-    )  # fmt: skip
-
-
-def unlike_widths() -> Density:
-    """Two modes; one is seven times as wide along two coordinates of five."""
-    wide = np.diag([4.0, 4.0, 0.4, 0.4, 0.4])
-    narrow = np.diag([0.6, 0.6, 0.4, 0.4, 0.4])
-    return normals_under_prior(
-        "unlike-widths-5", [[-3.0, 2.0, 1.0, 0.0, -1.0], [4.0, -3.0, -1.0, 1.0, 1.0]], [wide, narrow], [0.9, 0.1], 5.0,
-        "a wide and a narrow mode",
-    )  # fmt: skip
-
-
 def outliers() -> Density:
     """A line through data of which some are bad (Hogg et al. 2010): intercept, slope, share and width of the bad."""
     generator = np.random.default_rng(12)
@@ -386,8 +325,5 @@ CONJUGATE_POSTERIORS = {
     "change-point-4": change_point,
     "spike-and-slab-6": spike_and_slab,
     "wide-prior-3": wide_prior,
-    "minor-mode-6": minor_mode,
-    "crossed-ridges-4": sheets,
-    "unlike-widths-5": unlike_widths,
     "outliers-4": outliers,
 }

@@ -7,7 +7,7 @@ import numpy as np
 import tempering as tp
 
 from .grids import axis, on_grid, posterior
-from .record import Density, Tolerance
+from .record import Density
 
 __all__ = ["GRID_POSTERIORS"]
 
@@ -20,42 +20,6 @@ def _sum(parts):
     for part in parts[1:]:
         total = total + part
     return total
-
-
-def epidemic() -> Density:
-    """An outbreak seen early: ten daily counts of an SIR model, before the peak. Rates LogNormal, start Exponential."""
-    population, steps, seen = 1000.0, 8, 10
-
-    def means(beta, gamma, start, xp):
-        """Infected at the end of every day, by Euler's method with eight steps a day."""
-        susceptible, infected, found = population - start, start, []
-        for _ in range(seen):
-            for _ in range(steps):
-                new, gone = beta * susceptible * infected / population / steps, gamma * infected / steps
-                susceptible, infected = susceptible - new, infected + new - gone
-            found.append(infected)
-        return found
-
-    clean = np.array(means(0.9, 0.4, 3.0, np))
-    counts = np.random.default_rng(5).poisson(0.3 * clean)
-    log_factorials = float(sum(math.lgamma(count + 1.0) for count in counts))
-
-    def log_likelihood(x, xp):
-        each = means(x[0], x[1], x[2], xp)
-        rates = [0.3 * xp.maximum(infected, 1e-6) for infected in each]
-        terms = [float(count) * xp.log(rate) - rate for count, rate in zip(counts, rates, strict=True)]
-        return _sum(terms) - log_factorials
-
-    prior = [tp.LogNormal(0.0, 1.0), tp.LogNormal(-1.0, 1.0), tp.Exponential(0.2)]
-    axes = [axis(prior[0], 160, 0.15, 8.0), axis(prior[1], 160), axis(prior[2], 120, 0.02, 60.0)]
-    return posterior(
-        "epidemic-3",
-        prior,
-        log_likelihood,
-        "only the difference of two rates is known: a bent ridge that ends at a prior",
-        "quadrature",
-        axes=axes,
-    )
 
 
 def gaussian_process() -> Density:
@@ -138,24 +102,19 @@ def either_rate() -> Density:
     )
 
 
-def not_a_number(value: float = math.nan) -> Density:
-    """log(a - b^2) and a normal: NaN where b^2 exceeds a, on most of the prior; or -inf, as a user may mend it."""
-    name = "not-a-number-2" if math.isnan(value) else "forbidden-2"
+def not_a_number() -> Density:
+    """log(a - b^2) and a normal, as a user writes them: NaN where b^2 exceeds a, on most of the prior."""
 
     def log_likelihood(x, xp):
         room = x[0] - x[1] ** 2
-        if math.isnan(value):
-            inner = xp.log(room)
-        else:
-            inner = xp.where(room > 0.0, xp.log(xp.where(room > 0.0, room, 1.0)), value)
-        return 2.0 * inner - 0.5 * ((x[0] - 2.0) / 0.7) ** 2 - 3.0 * room
+        return 2.0 * xp.log(room) - 0.5 * ((x[0] - 2.0) / 0.7) ** 2 - 3.0 * room
 
     prior = [tp.Normal(0.0, 3.0), tp.Normal(0.0, 3.0)]
     return posterior(
-        name,
+        "not-a-number-2",
         prior,
         log_likelihood,
-        f"the likelihood is {'NaN' if math.isnan(value) else '-inf'} on two thirds of the prior",
+        "the likelihood is NaN on two thirds of the prior",
         "quadrature",
         axes=[axis(prior[0], 3000), axis(prior[1], 3000)],
         region=lambda x, xp: xp.where(x[1] > 0.0, 1, 0),
@@ -248,25 +207,6 @@ def angles() -> Density:
     )
 
 
-def himmelblau() -> Density:
-    """Four wells of unlike width at a temperature of two, uniform on [-6, 6]^2."""
-
-    def log_likelihood(x, xp):
-        return -0.5 * ((x[0] ** 2 + x[1] - 11.0) ** 2 + (x[0] + x[1] ** 2 - 7.0) ** 2)
-
-    prior = [tp.Uniform(-6.0, 6.0)] * 2
-    return posterior(
-        "himmelblau-2",
-        prior,
-        log_likelihood,
-        "four wells of one depth and unlike widths",
-        "quadrature",
-        axes=[axis(prior[0], 3000)] * 2,
-        region=lambda x, xp: 2 * xp.where(x[0] > 0.0, 1, 0) + xp.where(x[1] > 0.0, 1, 0),
-        num_regions=4,
-    )
-
-
 def decays() -> Density:
     """The sum of two decays with amplitudes: labels are free, and one decay may do the work of both."""
     times = np.linspace(0.2, 6.0, 14)
@@ -329,65 +269,14 @@ def waves(dim: int = 3) -> Density:
     )
 
 
-def schwefel() -> Density:
-    """Schwefel's function at a temperature of forty on [-500, 500]^2: the best well is far from the second best."""
-    prior = [tp.Uniform(-500.0, 500.0)] * 2
-
-    def one(x, xp):
-        return x * xp.sin(xp.sqrt(abs(x) + 1e-12)) / 40.0
-
-    edges = (-400.0, -250.0, -60.0, 130.0, 300.0)
-    region = lambda x, xp: _sum([xp.where(x[0] > edge, 1, 0) for edge in edges])  # noqa: E731
-    found = on_grid([axis(prior[0], 40_000)], lambda x, xp: one(x[0], xp), region, 6)
-    return posterior(
-        "schwefel-2",
-        prior,
-        lambda x, xp: one(x[0], xp) + one(x[1], xp),
-        "wells at the edge of the prior, far from each other",
-        "a one-dimensional quadrature",
-        region=region,
-        num_regions=6,
-        masses=found.masses,
-        log_z=2.0 * found.log_z,
-        spread=found.spread,
-    )
-
-
-def ackley() -> Density:
-    """Ackley's function at a temperature of a half, uniform on [-8, 8]^2: a narrow funnel in a field of dimples."""
-
-    def log_likelihood(x, xp):
-        radius = xp.sqrt(0.5 * (x[0] ** 2 + x[1] ** 2) + 1e-12)
-        dimples = xp.exp(0.5 * (xp.cos(2.0 * math.pi * x[0]) + xp.cos(2.0 * math.pi * x[1])))
-        return 2.0 * (20.0 * xp.exp(-0.2 * radius) + dimples - math.e - 20.0)
-
-    prior = [tp.Uniform(-8.0, 8.0)] * 2
-    return posterior(
-        "ackley-2",
-        prior,
-        log_likelihood,
-        "dimples on the wall of a funnel with a cusp",
-        "quadrature",
-        axes=[axis(prior[0], 4000)] * 2,
-        region=lambda x, xp: xp.where(xp.maximum(abs(x[0]), abs(x[1])) > 0.5, 1, 0),
-        num_regions=2,
-        tolerance=Tolerance(),
-    )
-
-
 GRID_POSTERIORS = {
-    "epidemic-3": epidemic,
     "gaussian-process-3": gaussian_process,
     "separated-2": separated,
     "either-rate-2": either_rate,
     "not-a-number-2": not_a_number,
-    "forbidden-2": lambda: not_a_number(-math.inf),
     "enzyme-3": enzyme,
     "conflict-3": conflict,
     "angles-3": angles,
-    "himmelblau-2": himmelblau,
     "decays-4": decays,
     "rastrigin-3": waves,
-    "schwefel-2": schwefel,
-    "ackley-2": ackley,
 }

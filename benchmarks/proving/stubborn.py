@@ -37,7 +37,7 @@ def period_search() -> Density:
 
     prior = [tp.Uniform(0.01, 20.0), tp.Normal(0.0, width), tp.Normal(0.0, width)]
     region = lambda x, xp: xp.where(abs(x[0] - 13.37) < 0.03, 1, 0)  # noqa: E731
-    found = on_grid([axis(prior[0], 200_000, cuts=[13.34, 13.4])], marginal, region, 2)
+    found = on_grid([axis(prior[0], 60_000, cuts=[13.34, 13.4])], marginal, region, 2)
     return posterior(
         "period-search-3",
         prior,

@@ -19,14 +19,12 @@ from tempering.kernels import ChainState
 from tempering.methods.run import Run
 from tempering.parallel_tempering import betas_of
 from tempering.runs.records import LevelRecord, finite_or_none
-from tempering.sampler.diagnosis.thresholds import HIDDEN
 from tempering.targets.base import Target, evaluate_many, evaluate_reference
 from tempering.targets.cost import has_gradient, points_per_gradient, spend
 from tempering.types import Array, Float, Key
 from tempering.weights.pareto import RELIABLE_K, pareto_k
 from tempering.weights.truncate import truncated
 from tempering.weights.weigh import Weighted
-from tempering.weights.without_value import mass_without_value
 
 __all__ = ["MODES", "explore_modes"]
 
@@ -54,13 +52,11 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     run.tell("drawing from the modes", 0, way.num_draws, way.num_draws)
     value = np.asarray(states[1])[len(found.drawn[1]) :]
     num_nonfinite = int(np.sum(~np.isfinite(value) & ~np.isneginf(value)))
-    num_harmless = num_nonfinite if num_nonfinite and _without_value(reference, states) < HIDDEN else 0
     buffers = []
     for level, (temperature, beta) in enumerate(zip(temperatures, np.asarray(betas_of(temperatures)), strict=True)):
         weighted = Weighted(draws.states, beta * draws.log_ratio, num_nonfinite if level == 0 else 0)
         weighted.require_weight()
         record = LevelRecord(level, temperature, proposal=MODES, num_nonfinite=weighted.num_nonfinite)
-        record.num_harmless = num_harmless if level == 0 else 0
         record.ess_fraction, record.pareto_k = weighted.ess_fraction, finite_or_none(weighted.pareto_k)
         record.log_z, record.log_z_error = (finite_or_none(number) for number in weighted.log_z)
         record.num_draws, record.unseen = len(draws.log_ratio), finite_or_none(weighted.unseen)
@@ -118,14 +114,6 @@ def _mended(run: Run, reference: StudentMixture, states: tuple, latest: StudentM
     own = (position, log_weights - log_z, log_z, run.journal.ledger)
     patches = with_patches(run.target, Optima(run.target.dim), *own, stage="importance_weights")
     return joined([latest, first_guess(patches)], [2, 1]) if len(patches) else latest
-
-
-def _without_value(reference: StudentMixture, states: tuple[Array, ...]) -> float:
-    """The share of the mass that may lie where draws of the reference have no usable value."""
-    position, value, gradient = (np.asarray(array) for array in states)
-    log_q = log_densities(reference, position)
-    is_usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1) & np.isfinite(log_q)
-    return mass_without_value(position, value, is_usable, log_q)
 
 
 @quick

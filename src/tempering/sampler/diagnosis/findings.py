@@ -359,9 +359,7 @@ def _values(sampler) -> list[Finding]:
         advice.append("give `scale=` or `init=` points inside the support")
     if not meanings:
         return [Finding("usable values", "good", measured, "the density is finite where chains and draws went")]
-    # Next to a region of NaN where the density is low anyway, as at the logarithm of zero, nothing is lost.
-    harmless = sum(record.num_harmless for record in levels)
-    is_much = nonfinite - harmless > BAD_VALUES * spent or (starts > 0 and replaced > BAD_STARTS * starts)
+    is_much = nonfinite > BAD_VALUES * spent or (starts > 0 and replaced > BAD_STARTS * starts)
     if is_much:
         meanings.append("so many that what lies there may be missing")
     status = "doubtful" if is_much else "note"
