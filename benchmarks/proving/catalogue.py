@@ -4,9 +4,13 @@ from collections.abc import Callable
 from functools import partial
 
 from . import classic, models, physics, shapes
+from .conjugate import CONJUGATE_POSTERIORS
+from .hierarchies import HIERARCHIES
+from .likelihoods import GRID_POSTERIORS
 from .mixtures import random_mixture
 from .record import Density
 from .strangers import STRANGERS
+from .stubborn import STUBBORN
 
 __all__ = ["DENSITIES", "density_of"]
 
@@ -43,6 +47,10 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     "student-5": shapes.student,
     "neal-6": shapes.neal,
     **STRANGERS,
+    **GRID_POSTERIORS,
+    **CONJUGATE_POSTERIORS,
+    **HIERARCHIES,
+    **STUBBORN,
 }
 _RANDOM = "mixture-"
 

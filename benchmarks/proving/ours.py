@@ -9,6 +9,7 @@ import numpy as np
 
 import tempering as tp
 
+from .grids import Independent
 from .judge import Answer, num_draws
 from .record import Box, Density, Gaussian
 
@@ -23,8 +24,10 @@ def fitted(density: Density, seed: int, budget: int | None) -> tuple[Any, Any]:
     """
     how = {"budget": budget, "seed": seed, "progress": False}
     prior = density.prior
+    if density.handed is not None and density.flat is not None:
+        return tp.fit(density.handed(), **how), density.flat
     if prior is None:
-        return tp.fit(density.log_density, density.dim, **how), np.asarray
+        return tp.fit(density.log_density, density.dim, **how, **density.how), np.asarray
     if "prior" in inspect.signature(tp.fit).parameters:
         return tp.fit(density.log_density, density.dim, **how, **_prior(prior)), np.asarray
     reference = tp.Normal(jnp.zeros(density.dim), 1.0)
@@ -39,6 +42,8 @@ def _prior(prior: Any) -> dict[str, Any]:
             return {"prior": [tp.Uniform(*ends) for ends in zip(low, high, strict=True)]}  # pyright: ignore
         case Gaussian(mean, std):
             return {"prior": [tp.Normal(*pair) for pair in zip(mean, std, strict=True)]}
+        case Independent(each):
+            return {"prior": list(each)}
     return {"prior_transform": prior.from_cube}
 
 

@@ -110,6 +110,9 @@ class Density:
         budget: evaluations to allow; None is what the method takes by itself.
         box: half the width of a cube about the origin that holds the mass, for rivals that need a bounded prior where
             the density has none.
+        how: what else `tp.fit` is told, such as a `support`.
+        handed: makes what `tp.fit` is given in place of `log_density`, such as a model of NumPyro.
+        flat: its draws as rows of the coordinates of `log_density`.
         limit: why a silent wrong answer is expected, where it is named beforehand.
     """
 
@@ -129,6 +132,9 @@ class Density:
     tolerance: Tolerance = field(default_factory=Tolerance)
     goal: Goal = field(default_factory=Goal)
     limit: str | None = None
+    how: dict[str, Any] = field(default_factory=dict)
+    handed: Callable[[], Any] | None = None
+    flat: Callable[[Any], np.ndarray] | None = None
 
     def __post_init__(self):
         if (self.shares is None) != (self.masses is None):
@@ -140,12 +146,16 @@ class Density:
     def handed_over(self) -> str:
         """How it is handed over, in a word."""
         match self.prior:
+            case None if self.handed is not None:
+                return "model of NumPyro"
             case None:
-                return "density"
+                return ", ".join(("density", *(f"`{name}=`" for name in self.how)))
             case Box():
                 return "likelihood, uniform prior"
             case Gaussian():
                 return "likelihood, normal prior"
+        if hasattr(self.prior, "each"):
+            return "likelihood, priors by name"
         return "likelihood, prior transform"
 
     def normal_log_density(self, z: jax.Array) -> jax.Array:

@@ -124,13 +124,28 @@ def test_targets_with_coordinates_of_their_own_take_no_prior():
         tp.fit(of_names, prior={"a": UNIT}, progress=False)
 
 
+@pytest.mark.parametrize(
+    ("function", "trouble"),
+    [
+        (log_likelihood, "unsupported operand"),  # written for a vector
+        (lambda a, b: -a - jnp.sum(b), "missing 1 required positional argument"),  # and for arguments by name
+    ],
+)
+def test_a_likelihood_of_another_form_than_the_prior_is_told_what_it_gets(function, trouble):
+    message = rf"{trouble}.*takes one argument, the nested parameters$"
+    with pytest.raises(tp.DensityError, match=message) as caught:
+        tp.fit(function, prior={"a": UNIT, "b": tp.Normal(jnp.zeros(3))}, progress=False)
+    assert "parameters nested as you gave them (a (), b (3,))" in str(caught.value)
+    assert "not a batch" not in str(caught.value) and "with dim=" not in str(caught.value)
+
+
 def test_distributions_of_numpyro_that_are_no_priors():
     dist = pytest.importorskip("numpyro.distributions")
     bad = {
         "which is discrete": dist.Poisson(2.0),
         "depend on each other": dist.Dirichlet(jnp.ones(2)),
         "which is improper": dist.ImproperUniform(dist.constraints.real, (), ()),
-        "neither `icdf` nor `cdf`": dist.VonMises(0.0, 1.0),
+        "neither `icdf` nor `cdf`, so that [^()]*$": dist.VonMises(0.0, 1.0),
         "Normal's std = inf": dist.Normal(0.0, jnp.inf),
     }
     for message, each in bad.items():

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters.structure import hashable
+from tempering.adapters.structure import StructuredTarget, hashable
 from tempering.errors import DensityError, SettingsError, first_line
 from tempering.settings import require_count
 from tempering.targets.base import OPTIONAL, Target
@@ -122,9 +122,10 @@ def _check_value(target: Target) -> None:
             f"tp.from_callable(fn, dim={target.dim}) ({first_line(error)})"
         ) from error
     except Exception as error:
+        takes = "one point, not a batch" if _names(target) is None else "one argument, the nested parameters"
         raise DensityError(
-            f"log_density raised {type(error).__name__} on a point of shape ({target.dim},) and dtype float32: "
-            f"{first_line(error)}; it takes one point, not a batch{_other_dim(target)}"
+            f"log_density raised {type(error).__name__} on {_point(target)}: {first_line(error)}; it "
+            f"takes {takes}{_other_dim(target)}"
         ) from error
     shape, dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
     if shape is None and isinstance(out, float):
@@ -132,9 +133,25 @@ def _check_value(target: Target) -> None:
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         got = f"shape {shape} and dtype {dtype}" if shape is not None else f"a {type(out).__name__}"
         raise DensityError(
-            f"log_density returned {got} for one point of shape ({target.dim},); it must return one real number, of "
-            "shape () and a floating dtype: sum over coordinates, and do not batch"
+            f"log_density returned {got} for {_point(target)}; it must return one real number, of shape () and a "
+            "floating dtype: sum over coordinates, and do not batch"
         )
+
+
+def _names(target: Target) -> str | None:
+    """The names and shapes of nested parameters, as the function gets them; None for a plain vector."""
+    if not isinstance(target, StructuredTarget):
+        return None
+    structure = target.structure
+    return ", ".join(f"{name} {shape}" for name, shape in zip(structure.names, structure.shapes, strict=True))
+
+
+def _point(target: Target) -> str:
+    """What the function was called with, in words."""
+    names = _names(target)
+    if names is None:
+        return f"one point of shape ({target.dim},) and dtype float32"
+    return f"parameters nested as you gave them ({names})"
 
 
 _MOST_TRIED = 32
@@ -142,6 +159,8 @@ _MOST_TRIED = 32
 
 def _other_dim(target: Target) -> str:
     """A hint for a wrong `dim`: the smallest from 2 on with which the density would run, if there is one."""
+    if isinstance(target, StructuredTarget):
+        return ""
     for dim in range(2, _MOST_TRIED + 1):
         try:
             out = eqx.filter_eval_shape(target.log_density, jax.ShapeDtypeStruct((dim,), jnp.float32))

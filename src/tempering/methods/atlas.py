@@ -78,6 +78,11 @@ class Found(eqx.Module):
         return self.reference.log_weight.shape[0] > 0
 
     @property
+    def saw_nothing(self) -> bool:
+        """Whether no search started where there is a density with a slope."""
+        return len(self.log_density) == 0 and float(np.sum(self.numbers[:2])) == 0.0
+
+    @property
     def path(self) -> str:
         """Where draws come from, in a word."""
         if not self.has_reference:

@@ -13,7 +13,7 @@ from tempering.kernels import kernel_of
 from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
 from tempering.methods.budget import default_budget, pilot_settings, sized_if_possible, with_ceiling
 from tempering.methods.from_modes import Way, way_from, with_modes
-from tempering.methods.start import own_start
+from tempering.methods.start import inhabited, own_start
 from tempering.parallel_tempering import heat, temperatures_of
 from tempering.parallel_tempering.initial import StartFn, rows_start
 from tempering.parallel_tempering.pilot.heat import Measure
@@ -122,6 +122,12 @@ def prepare(
             units = _first_units(settings, target)
             return settings, Start(way.temperatures, start_fn, units, found.checks(Checks()), found, way)
         start_fn = with_modes(start_fn, found)
+        if found.saw_nothing:
+            key, key_starts = jax.random.split(key)
+            own_fn = start_fn
+            tried = lambda: inhabited(key_starts, target, own_fn, ledger)  # noqa: E731
+            points = journal.part(0, "starts", jnp.zeros((0, target.dim)), tried)
+            start_fn = rows_start(points) if len(points) else start_fn
     is_given = ladder.temperatures is not None or ladder.hottest is not None
     if is_given and settings.pilot.ceiling is None:
         prepared = Start(temperatures_of(ladder, dim=target.dim), start_fn, _first_units(settings, target))

@@ -11,9 +11,15 @@ import numpy as np
 
 from tempering.errors import SettingsError
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
-from tempering.types import Array, Float
+from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target, evaluate_many
+from tempering.targets.cost import points_per_gradient, spend
+from tempering.types import Array, Float, Key
 
-__all__ = ["own_start", "rows_of"]
+__all__ = ["inhabited", "own_start", "rows_of"]
+
+_TRIED_SHARE, _MOST_TRIED, _BATCH = 0.05, 10_000, 256
+"""Of the evaluations that are left, for starting points with a density; how many at the most, and at a time."""
 
 
 def own_start(init: Any, target: Any, scale: float, *, prefers_own: bool = False) -> StartFn:
@@ -46,6 +52,28 @@ def own_start(init: Any, target: Any, scale: float, *, prefers_own: bool = False
         return _inward(rows, target)
 
     return start_fn
+
+
+def inhabited(
+    key: Key, target: Target, start_fn: StartFn, ledger: Ledger, wanted: int = 64
+) -> Float[Array, "point dim"]:
+    """Starting points where the density is finite, of as many as it takes, or as a part of the budget allows.
+
+    For densities that are zero on nearly all of where chains would start: a prior may be a hundred times as wide as
+    the support of its likelihood.
+    """
+    each, kept, num_kept = points_per_gradient(target), [], 0
+    left = _MOST_TRIED * each if ledger.budget is None else ledger.budget - ledger.total
+    for batch in range(int(min(_TRIED_SHARE * left / each, _MOST_TRIED)) // _BATCH):
+        points = start_fn(jax.random.fold_in(key, batch), _BATCH)
+        spend(ledger, "pilot", target, _BATCH)
+        value, gradient = evaluate_many(target, points)
+        is_good = np.isfinite(np.asarray(value)) & np.all(np.isfinite(np.asarray(gradient)), axis=1)
+        kept.append(np.asarray(points)[is_good])
+        num_kept += len(kept[-1])
+        if num_kept >= wanted:
+            break
+    return jnp.asarray(np.concatenate(kept) if kept else np.zeros((0, target.dim)), jnp.float32)
 
 
 def rows_of(init: Any, target: Any, what: str = "init", num: int | None = None) -> np.ndarray:

@@ -160,10 +160,10 @@ def _quantiles(base: Any, line: _Line, name: str, where: str) -> np.ndarray:
         try:
             return _inverted(lambda d: by_row(base.cdf, line.x(d)), probabilities, shape)
         except missing as error:
+            reason = f" ({first_line(error)})" if str(error).strip() else ""
             raise SettingsError(
                 f"{where} is NumPyro's {name}, which has neither `icdf` nor `cdf`, so that the coordinates in which it "
-                f"is normal are not known ({first_line(error)}); give another distribution, or the whole model by "
-                "tp.from_numpyro"
+                f"is normal are not known{reason}; give another distribution, or the whole model by tp.from_numpyro"
             ) from None
 
 
