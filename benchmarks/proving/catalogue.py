@@ -4,8 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 from . import classic, models, physics, shapes
+from .landscapes import LANDSCAPES
 from .mixtures import random_mixture
 from .record import Density
+from .ridges import RIDGES
 from .strangers import STRANGERS
 
 __all__ = ["DENSITIES", "density_of"]
@@ -43,6 +45,8 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     "student-5": shapes.student,
     "neal-6": shapes.neal,
     **STRANGERS,
+    **RIDGES,
+    **LANDSCAPES,
 }
 _RANDOM = "mixture-"
 
