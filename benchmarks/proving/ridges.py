@@ -331,7 +331,7 @@ def ill_and_second(dim: int) -> Density:
     """A turned normal whose axes run from 0.01 to 10, and a round one of width 0.5 with 0.3 of the mass."""
     rotation = np.linalg.qr(np.random.default_rng(dim).standard_normal((dim, dim)))[0]
     roots = np.stack([rotation * np.geomspace(0.01, 10.0, dim)[None], 0.5 * np.eye(dim)])
-    means = np.stack([np.zeros(dim), np.full(dim, 6.0)])
+    means = np.stack([np.linspace(-3.0, 1.0, dim), np.full(dim, 6.0)])
     return mixture(f"ill-two-{dim}", means, roots, [0.7, 0.3], "axes from 0.01 to 10 beside a round second mode")
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.adapt import Drawn, adapted
+from tempering.atlas.even import evened
 from tempering.atlas.judge import MOST_HIDDEN, Judgement, judge
 from tempering.atlas.mixture import StudentMixture
 from tempering.atlas.optima import Optima, Shape
@@ -150,7 +151,8 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
     if len(surveyed.optima) > 0 and is_tried:
         tried = _tried(key_draw, target, surveyed.optima, room)
     if tried is not None and (tried.judgement.is_good or path == "reference"):
-        return _found(surveyed, tried)
+        even = evened(tried.drawn) if tried.judgement.is_good else None
+        return _found(surveyed, tried) if even is None else _found(surveyed, tried._replace(drawn=even[0]), even[1])
     shaped = None
     if budget >= _LEAST_BUDGET:
         starts = np.concatenate([surveyed.optima.position, points])
