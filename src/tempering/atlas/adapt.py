@@ -48,6 +48,7 @@ class Drawn:
         mixtures, nums: of every round, with the draws that it made.
         position, log_density, gradient: of the draws, in the order of rounds.
         shares: effective share of every round's own draws.
+        components: that the latest mixture was made of: optima, and patches where draws were heavy.
     """
 
     mixtures: list[StudentMixture]
@@ -56,6 +57,7 @@ class Drawn:
     log_density: np.ndarray = field(init=False)
     gradient: np.ndarray = field(init=False)
     shares: list[float] = field(default_factory=list)
+    components: Optima | None = None
 
     def __post_init__(self) -> None:
         self.position = self.gradient = np.zeros((0, self.mixtures[0].dim), np.float32)
@@ -153,7 +155,7 @@ def adapted(
     Args:
         num_per_round: draws of the first round; each later one makes as many.
         on_round: called with the number of the round and the effective share of its draws.
-        before: draws of a reference with fewer components, which stay in use.
+        before: draws of a reference with fewer components, which stay in use; `optima` has all of its components.
     """
     drawn = Drawn([first_guess(optima)]) if before is None else before
     if before is not None:  # the latest, of which nothing is drawn yet, gives way
@@ -177,6 +179,7 @@ def adapted(
         if index >= last:
             break
         index += 1
+    drawn.components = optima
     return drawn
 
 
