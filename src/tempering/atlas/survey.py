@@ -15,6 +15,7 @@ import numpy as np
 
 from tempering.atlas.climb import Climbers, climb, placed
 from tempering.atlas.optima import Optima, Shape
+from tempering.atlas.widths import with_measured_widths
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
@@ -294,7 +295,8 @@ def _settle(
         looked_at[index] = value[index]
         # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
         if shape.is_peak and shape.rise < (_KINK if is_level else min(_ARRIVED, _THIN * shape.roundness)):
-            known[index] = optima.add(shape.here(position[index], float(value[index])) if is_level else shape)
+            shape = shape.here(position[index], float(value[index])) if is_level else shape
+            known[index] = optima.add(with_measured_widths(target, shape, ledger, limit))
             continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
         state.num_looks[index] += 1
