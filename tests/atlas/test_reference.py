@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from support.random_checks import assert_mean
+from support.random_checks import assert_mean, must_fail
 from tempering.adapters import as_target
 from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess
 from tempering.atlas.judge import judge
@@ -119,3 +119,21 @@ def test_the_referee_sees_a_funnel_that_is_taken_for_its_neck():
     narrow = np.diag([9.0, *[np.exp(-9.0)] * 3])[None]
     judgement, _ = judged(funnel, optima_of(np.array([[-9.0, 0.0, 0.0, 0.0]]), narrow, -20.0))
     assert not judgement.covers, judgement
+
+
+def cusp(x):
+    return -2.0 * jnp.sum((x - 1.0) ** 2 + 1e-12) ** 0.25
+
+
+def test_a_first_guess_of_another_size_is_given_more_rounds(monkeypatch):
+    """At a cusp second derivatives show a width of next to nothing. The saboteur ends after the usual rounds."""
+    dim = 6
+    optima = optima_of(np.ones((1, dim)), 4e-9 * np.eye(dim)[None])
+
+    def arrives():
+        drawn = adapted(jax.random.key(0), as_target(cusp, dim), optima, 1000, 4, Ledger())
+        assert drawn.shares[-1] > 0.4, drawn.shares
+
+    arrives()
+    monkeypatch.setattr("tempering.atlas.adapt._LEAP", np.inf)
+    must_fail(arrives)

@@ -36,6 +36,8 @@ _NEAR_BEST = 0.97
 _ENOUGH, _GAIN, _HIGH_K = 0.6, 1.15, 0.5
 """Effective share from which no round is worth its draws, the gain that the next one must have brought, and the Pareto
 k above which a few draws stand for what the components do not reach."""
+_LEAP = 2.0
+"""Share of a round over the best before it, above which another one follows all the same."""
 _COLLAPSED = 0.5
 """Share of a round over the best before it, below which one heavy draw decides it."""
 
@@ -174,6 +176,8 @@ def adapted(
             last = max(last, index + 1)
         elif share < _COLLAPSED * best:  # a draw that no round before had met: what knows of it is still unseen
             last = max(last, min(index + 1, most_rounds + 1))
+        elif 0.0 < _LEAP * best < share <= _ENOUGH:  # far from the end: the first guess was of another size
+            last = max(last, min(index + 1, 2 * most_rounds - 1))
         elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * best):
             break
         if index >= last:
