@@ -42,7 +42,8 @@ SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_TRIES, _MOST_TRIES_NEARLY, _NEARLY = 3, 6, 0.05
 """Of a reference: each after the first has what the referee's chains found beyond the one before. There are more where
-no more than the last of these of the chains' states is left uncovered: a curved valley is covered piece by piece."""
+no more than the last of these of the chains' states is left uncovered, a curved valley is covered piece by piece, as
+long as tries together have taken less than searches may."""
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
@@ -187,7 +188,7 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
     on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
-    drawn, tried, hidden, components = None, None, np.inf, optima
+    drawn, tried, hidden, components, before_all = None, None, np.inf, optima, room.ledger.total
     for index in range(_MOST_TRIES_NEARLY):
         keys = [jax.random.fold_in(key, index) if index else key for key in (key_draw, key_judge)]
         drawn = adapted(keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
@@ -200,6 +201,7 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
             return None
         before, hidden = hidden, tried.judgement.hidden_share
         is_near = hidden <= _NEARLY and tried.judgement.share >= LEAST_SHAPED
+        is_near &= room.ledger.total - before_all < affordable * points_per_gradient(target)
         is_better = hidden <= 0.5 * before and index + 1 < _MOST_TRIES
         if hidden <= MOST_HIDDEN or index + 1 == _MOST_TRIES_NEARLY or not (is_better or is_near):
             break
