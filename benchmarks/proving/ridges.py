@@ -41,7 +41,7 @@ def _plane(name, log_plane, region, ends, hardness, extra: bool, num: int = 1500
         log_plane: of two coordinates and the module (NumPy or JAX) to compute with.
         region: of two coordinates and the module, a whole number.
     """
-    log_z, masses = _on_grid(log_plane, *ends, lambda x, y: region(x, y, np), num)
+    log_z, masses = _on_grid(log_plane, ends[0], ends[1], lambda x, y: region(x, y, np), num)
     widths = _EXTRA if extra else ()
 
     def log_density(x):
