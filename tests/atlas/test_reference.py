@@ -126,7 +126,7 @@ def cusp(x):
 
 
 def test_a_first_guess_of_another_size_is_given_more_rounds(monkeypatch):
-    """At a cusp second derivatives show a width of next to nothing. The saboteur ends after the usual rounds."""
+    """At a cusp second derivatives show a width of next to nothing. The saboteur adds nothing where draws are heavy."""
     dim = 6
     optima = optima_of(np.ones((1, dim)), 4e-9 * np.eye(dim)[None])
 
@@ -135,5 +135,28 @@ def test_a_first_guess_of_another_size_is_given_more_rounds(monkeypatch):
         assert drawn.shares[-1] > 0.4, drawn.shares
 
     arrives()
-    monkeypatch.setattr("tempering.atlas.adapt._LEAP", np.inf)
+    monkeypatch.setattr("tempering.atlas.adapt.with_patches", lambda target, optima, *_: optima)
     must_fail(arrives)
+
+
+def banana(x):
+    """Normal along a parabola, ten times as long as wide: its ends hold a tenth of the mass."""
+    across = x[1] + 0.03 * (x[0] ** 2 - 100.0)
+    return -0.5 * (x[0] / 10.0) ** 2 - 0.5 * across**2 - jnp.log(20.0 * jnp.pi)
+
+
+def test_the_ends_of_a_curved_valley_are_reached(monkeypatch):
+    """The saboteur adds nothing where draws are heavy."""
+    covariance = np.array([[[100.0, 0.0], [0.0, 1.0]]])
+
+    def reaches_both_ends():
+        target, optima = as_target(banana, 2), optima_of(np.array([[0.0, 3.0]]), covariance, -np.log(20.0 * np.pi))
+        drawn = adapted(jax.random.key(0), target, optima, 700, 4, Ledger())
+        weights = np.exp(drawn.log_weights())
+        first = drawn.position[:, 0].astype(np.float64)
+        spread = np.sqrt(weights @ first**2 / np.sum(weights))
+        assert abs(drawn.log_z) < 0.03 and abs(spread - 10.0) < 0.5, (drawn.log_z, spread)
+
+    reaches_both_ends()
+    monkeypatch.setattr("tempering.atlas.adapt.with_patches", lambda target, optima, *_: optima)
+    must_fail(reaches_both_ends)

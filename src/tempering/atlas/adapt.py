@@ -16,7 +16,7 @@ import numpy as np
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
-from tempering.atlas.patch import with_patches
+from tempering.atlas.patch import has_much_heavy, with_patches
 from tempering.compilation import quick
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
@@ -36,8 +36,6 @@ _NEAR_BEST = 0.97
 _ENOUGH, _GAIN, _HIGH_K = 0.6, 1.15, 0.5
 """Effective share from which no round is worth its draws, the gain that the next one must have brought, and the Pareto
 k above which a few draws stand for what the components do not reach."""
-_LEAP = 2.0
-"""Share of a round over the best before it, above which another one follows all the same."""
 _COLLAPSED = 0.5
 """Share of a round over the best before it, below which one heavy draw decides it."""
 
@@ -167,8 +165,8 @@ def adapted(
         draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
         share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
-        has_tail = pareto_k(drawn.log_weights()) > _HIGH_K
-        if has_tail and index < most_rounds:
+        has_tail = pareto_k(drawn.log_weights()) > _HIGH_K or has_much_heavy(drawn.log_heaviness())
+        if has_tail and index < 2 * most_rounds:
             optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
         drawn.mixtures.append(_improved(drawn, optima))
         best = max(drawn.shares[:-1], default=0.0)
@@ -176,8 +174,6 @@ def adapted(
             last = max(last, index + 1)
         elif share < _COLLAPSED * best:  # a draw that no round before had met: what knows of it is still unseen
             last = max(last, min(index + 1, most_rounds + 1))
-        elif 0.0 < _LEAP * best < share <= _ENOUGH:  # far from the end: the first guess was of another size
-            last = max(last, min(index + 1, 2 * most_rounds - 1))
         elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * best):
             break
         if index >= last:
