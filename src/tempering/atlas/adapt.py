@@ -165,8 +165,9 @@ def adapted(
         draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
         share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
-        has_tail = pareto_k(drawn.log_weights()) > _HIGH_K or has_much_heavy(drawn.log_heaviness())
-        if has_tail and index < 2 * most_rounds:
+        has_much = has_much_heavy(drawn.log_heaviness())
+        has_tail = has_much or pareto_k(drawn.log_weights()) > _HIGH_K
+        if has_tail and index < (2 * most_rounds if has_much else most_rounds):
             optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
         drawn.mixtures.append(_improved(drawn, optima))
         best = max(drawn.shares[:-1], default=0.0)
