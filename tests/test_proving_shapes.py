@@ -53,13 +53,6 @@ def about_rotors(rng):
     return draws, np.sum(log_q - np.log(np.abs(length)) - math.log(2.0 * math.pi), axis=1)
 
 
-def about_dumbbell(rng):
-    first = rng.uniform(-8.0, 8.0, NUM)
-    width = np.exp(math.log(0.1) * np.exp(-((first / 1.5) ** 4)))
-    rest, log_q = normal(rng, np.zeros((NUM, 4)), np.repeat(1.1 * width[:, None], 4, axis=1))
-    return np.concatenate([first[:, None], rest], axis=1), np.sum(log_q, axis=1) - math.log(16.0)
-
-
 def about_box(rng):
     sides = np.stack([np.geomspace(0.5, 4.0, 8), np.full(8, 0.5)])
     which = (rng.uniform(size=NUM) < 0.3).astype(int)
@@ -83,7 +76,6 @@ def about_cusp(rng):
 CASES = {
     "torus": (ridges.torus, about_torus),
     "rotors": (lambda: landscapes.rotors(3), about_rotors),
-    "dumbbell": (landscapes.dumbbell, about_dumbbell),
     "boxes": (ridges.boxes, about_box),
     "stretched": (ridges.stretched, about_cusp),
 }
@@ -99,7 +91,6 @@ def test_truths_are_those_of_draws_of_another_density(name):
 
 PLANES = {
     "spiral-2": (lambda: ridges.RIDGES["spiral-2"](), (-13.0, -13.0), (13.0, 13.0), 2200),
-    "double-wells-2": (lambda: landscapes.double_wells(2), (-3.6, -3.6), (3.6, 3.6), 400),
     "mueller-brown-2": (lambda: landscapes.mueller_brown(0), (-3.0, -2.0), (2.5, 4.0), 800),
 }
 

@@ -1,20 +1,17 @@
-"""Energy landscapes: wells, necks, bridges and rotors, with exact masses and log Z.
+"""Energy landscapes: wells with a bath, necks and rotors, with exact masses and log Z.
 
 Written before any of them was fitted; `ridges` has their companions of geometry.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .classic import legendre
-from .record import Density, Tolerance, halves
-from .shapes import funnel, mixture
+from .record import Density, Tolerance
 
 __all__ = ["LANDSCAPES"]
 
@@ -65,40 +62,6 @@ def mueller_brown(bath: int = 8) -> Density:
     )
 
 
-def double_wells(dim: int, coupling: float = 0.3) -> Density:
-    """A chain of double wells, each tilted in its own way, coupled to its neighbours."""
-    tilts = 0.35 * np.cos(2.0 * np.arange(dim) + 0.5)
-    nodes, weights = legendre(-3.6, 3.6, 500)
-
-    def site(x, tilt):
-        return -0.8 * (x**2 - 2.8) ** 2 + tilt * x
-
-    bond = np.exp(-0.5 * coupling * (nodes[:, None] - nodes[None]) ** 2)
-    # Forward messages split by the sign of the first field.
-    first = weights * np.exp(site(nodes, tilts[0]))
-    message = np.stack([first * (nodes > 0), first * (nodes <= 0)])
-    log_scale = 0.0
-    for k in range(1, dim):
-        message = (message @ bond) * (weights * np.exp(site(nodes, tilts[k])))[None]
-        log_scale += math.log(message.sum())
-        message /= message.sum()
-    by_sign = np.stack([message[:, nodes > 0].sum(axis=1), message[:, nodes <= 0].sum(axis=1)], axis=1)
-
-    def log_density(x):
-        return jnp.sum(site(x, jnp.asarray(tilts, x.dtype))) - 0.5 * coupling * jnp.sum(jnp.diff(x) ** 2)
-
-    return Density(
-        f"double-wells-{dim}",
-        dim,
-        log_density,
-        f"2^{dim} modes of unlike weight behind walls of six nats",
-        "products of transfer matrices",
-        log_z=log_scale + math.log(float(message.sum())),
-        shares=lambda x: (halves(x[0])[:, None] * halves(x[-1])[None]).ravel(),
-        masses=(by_sign / by_sign.sum()).ravel(),
-    )
-
-
 def rotors(num: int = 5) -> Density:
     """A ring of rotors in the plane, aligned by their neighbours and by a field of four unlike directions.
 
@@ -140,41 +103,6 @@ def rotors(num: int = 5) -> Density:
     )
 
 
-def dumbbell(dim: int = 5) -> Density:
-    """Two wide basins joined by a bridge a tenth as wide: in the middle hardly any mass; tilted."""
-
-    def log_width(u, xp):
-        return math.log(0.1) * xp.exp(-((u / 1.5) ** 4))
-
-    def log_line(u, xp):
-        return -((u / 6.0) ** 12) + 0.08 * u
-
-    u, w = legendre(-8.0, 8.0, 4000)
-    mass = w * np.exp(log_line(u, np) + (dim - 1) * log_width(u, np))
-    edges = (-2.0, 2.0)
-    masses = np.bincount(np.digitize(u, edges), mass, 3)
-    log_z = math.log(float(mass.sum())) + 0.5 * (dim - 1) * _LOG_2PI
-
-    def log_density(x):
-        return log_line(x[0], jnp) - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-2.0 * log_width(x[0], jnp))
-
-    return Density(
-        f"dumbbell-{dim}",
-        dim,
-        log_density,
-        "two wide basins behind a bridge that a ten-thousandth of the mass crosses",
-        "quadrature along the bridge",
-        log_z=log_z,
-        shares=lambda x: jax.nn.one_hot(jnp.sum(x[0] > jnp.asarray(edges, x.dtype)), 3),
-        masses=masses / masses.sum(),
-    )
-
-
-def _funnel(dim: int) -> Density:
-    """Neal's funnel with the default budget."""
-    return dataclasses.replace(funnel(dim), budget=None)
-
-
 def two_funnels(dim: int = 5) -> Density:
     """Two funnels, mouth to mouth, with 0.65 and 0.35 of the mass; normalised."""
 
@@ -200,22 +128,8 @@ def two_funnels(dim: int = 5) -> Density:
     )
 
 
-def golf(dim: int) -> Density:
-    """A narrow, deep well with 0.3 of the mass beside a wide, shallow one with 0.7, on its slope."""
-    ratio = {4: 0.15, 8: 0.25}[dim]
-    means = np.stack([np.zeros(dim), np.concatenate([[6.0], np.full(dim - 1, 1.0)])])
-    return mixture(f"golf-{dim}", means, [2.0, 2.0 * ratio], [0.7, 0.3], "entropy against energy: a hole in a green")
-
-
 LANDSCAPES: dict[str, Callable[[], Density]] = {
     "mueller-brown-10": mueller_brown,
-    "double-wells-6": partial(double_wells, 6),
-    "double-wells-20": partial(double_wells, 20),
     "rotors-10": rotors,
-    "dumbbell-5": dumbbell,
-    "funnel-3": partial(_funnel, 3),
-    "funnel-20": partial(_funnel, 20),
     "two-funnels-5": two_funnels,
-    "golf-4": partial(golf, 4),
-    "golf-8": partial(golf, 8),
 }

@@ -80,42 +80,6 @@ def spiral(extra: bool = False) -> Density:
     return _plane("spiral", log_plane, region, ends, "a wound ridge with ends", extra, 3000)
 
 
-def moons(extra: bool = False) -> Density:
-    """Two interlocking crescents with 0.7 and 0.3 of the mass, 0.1 wide."""
-
-    def half(x, y, xp, width):
-        radius, angle = xp.sqrt(x**2 + y**2 + 1e-12), xp.arctan2(y, x)
-        return -0.5 * ((radius - 1.0) / width) ** 2 - 4.0 * xp.log1p(xp.exp(-8.0 * xp.sin(angle)))
-
-    def logs(x, y, xp):
-        return math.log(0.7) + half(x + 0.5, y + 0.25, xp, 0.1), math.log(0.3) + half(0.5 - x, 0.25 - y, xp, 0.1)
-
-    def log_plane(x, y, xp):
-        return xp.logaddexp(*logs(x, y, xp))
-
-    def region(x, y, xp):
-        upper, lower = logs(x, y, xp)
-        return xp.where(upper > lower, 1, 0)
-
-    ends = ((-3.0, -3.0), (3.0, 3.0))
-    return _plane("moons", log_plane, region, ends, "two crescents, one in the arms of the other", extra)
-
-
-def checkerboard(extra: bool = False) -> Density:
-    """Eight of sixteen fields of a board, steep at their edges; the lower half has half of the density."""
-
-    def log_plane(x, y, xp):
-        fields = 6.0 * xp.tanh(6.0 * xp.sin(math.pi * x) * xp.sin(math.pi * y))
-        return fields - (x / 2.0) ** 40 - (y / 2.0) ** 40 + 0.3466 * xp.tanh(8.0 * y)
-
-    def region(x, y, xp):
-        column = xp.clip(xp.floor(x), -2, 1) + 2
-        return (4 * (xp.clip(xp.floor(y), -2, 1) + 2) + column).astype(int)
-
-    ends = ((-2.4, -2.4), (2.4, 2.4))
-    return _plane("checkerboard", log_plane, region, ends, "eight flat fields that meet in their corners", extra)
-
-
 def rings(extra: bool = False) -> Density:
     """Three concentric rings, of unlike mass and width, heavier on one side."""
 
@@ -159,36 +123,6 @@ def torus() -> Density:
         log_z=math.log(section * float(turn.sum())),
         shares=lambda x: (halves(x[0])[:, None] * halves(x[0] ** 2 + x[1] ** 2 - large**2)[None]).ravel(),
         masses=np.outer([right, 1.0 - right], [outer, 1.0 - outer]).ravel(),
-    )
-
-
-def moebius() -> Density:
-    """A band that is turned by half a turn on its way round: 0.8 wide and 0.04 thick, radius 4."""
-    radius, wide, thin = 4.0, 0.8, 0.04
-
-    def log_density(x):
-        rho, angle = jnp.sqrt(x[0] ** 2 + x[1] ** 2 + 1e-12), jnp.arctan2(x[1], x[0])
-        out, up, cos, sin = rho - radius, x[2], jnp.cos(0.5 * angle), jnp.sin(0.5 * angle)
-        across, along = out * cos + up * sin, up * cos - out * sin
-        return -0.5 * (across / wide) ** 2 - 0.5 * (along / thin) ** 2 + 0.7 * x[0] / rho
-
-    # out is normal at every angle, with this variance; the volume element radius + out is one-sided above zero.
-    angle, v = legendre(-math.pi, math.pi, 2000)
-    s = np.sqrt((wide * np.cos(0.5 * angle)) ** 2 + (thin * np.sin(0.5 * angle)) ** 2)
-    above = 0.5 * np.array([math.erfc(-radius / (a * math.sqrt(2.0))) for a in s])
-    mean = radius * above + s * np.exp(-0.5 * (radius / s) ** 2) / math.sqrt(2.0 * math.pi)
-    turn = v * np.exp(0.7 * np.cos(angle)) * mean * 2.0 * math.pi * wide * thin
-    right = float(turn[np.abs(angle) < 0.5 * math.pi].sum() / turn.sum())
-    upper = 0.5
-    return Density(
-        "moebius-3",
-        3,
-        log_density,
-        "a band that comes back upside down",
-        "quadrature",
-        log_z=math.log(float(turn.sum())),
-        shares=lambda x: (halves(x[0])[:, None] * halves(x[1])[None]).ravel(),
-        masses=np.outer([right, 1.0 - right], [upper, 1.0 - upper]).ravel(),
     )
 
 
@@ -304,29 +238,6 @@ def many_modes(dim: int, num: int) -> Density:
     return mixture(f"modes{num}-{dim}", means, roots, weights, hardness)
 
 
-def student_scales(dim: int = 4) -> Density:
-    """Three Student distributions with 1.5 degrees of freedom, widths 0.1, 1 and 10, one within another's reach."""
-    means = np.array([[4.0] + [1.0] * (dim - 1), [-4.0] + [0.0] * (dim - 1), [10.0] + [-20.0] * (dim - 1)])
-    scales, weights, nu = np.array([0.1, 1.0, 10.0]), np.array([0.3, 0.5, 0.2]), 1.5
-    constant = math.lgamma(0.5 * (nu + dim)) - math.lgamma(0.5 * nu) - 0.5 * dim * math.log(nu * math.pi)
-    constants = np.log(weights) - dim * np.log(scales) + constant
-
-    def logs(x):
-        white = (x[None] - jnp.asarray(means, x.dtype)) / jnp.asarray(scales, x.dtype)[:, None]
-        return jnp.asarray(constants, x.dtype) - 0.5 * (nu + dim) * jnp.log1p(jnp.sum(white**2, axis=1) / nu)
-
-    return Density(
-        f"student-scales-{dim}",
-        dim,
-        lambda x: jax.scipy.special.logsumexp(logs(x)),
-        "three widths, all with tails that have no variance",
-        "closed form",
-        log_z=0.0,
-        shares=lambda x: jax.nn.softmax(logs(x)),
-        masses=weights,
-    )
-
-
 def ill_and_second(dim: int) -> Density:
     """A turned normal whose axes run from 0.01 to 10, and a round one of width 0.5 with 0.3 of the mass."""
     rotation = np.linalg.qr(np.random.default_rng(dim).standard_normal((dim, dim)))[0]
@@ -337,22 +248,12 @@ def ill_and_second(dim: int) -> Density:
 
 RIDGES: dict[str, Callable[[], Density]] = {
     "spiral-2": spiral,
-    "spiral-5": partial(spiral, True),
-    "moons-2": moons,
-    "moons-5": partial(moons, True),
-    "checkerboard-2": checkerboard,
-    "checkerboard-5": partial(checkerboard, True),
-    "rings-2": rings,
     "rings-5": partial(rings, True),
     "torus-3": torus,
-    "moebius-3": moebius,
     "two-bananas-4": two_bananas,
     "boxes-8": boxes,
     "hyperbolic-10": hyperbolic,
     "stretched-6": stretched,
-    "modes60-3": partial(many_modes, 3, 60),
     "modes30-8": partial(many_modes, 8, 30),
-    "student-scales-4": student_scales,
     "ill-two-8": partial(ill_and_second, 8),
-    "ill-two-20": partial(ill_and_second, 20),
 }
