@@ -6,9 +6,11 @@ from functools import partial
 from . import classic, models, physics, shapes
 from .conjugate import CONJUGATE_POSTERIORS
 from .hierarchies import HIERARCHIES
+from .landscapes import LANDSCAPES
 from .likelihoods import GRID_POSTERIORS
 from .mixtures import random_mixture
 from .record import Density
+from .ridges import RIDGES
 from .strangers import STRANGERS
 from .stubborn import STUBBORN
 
@@ -51,6 +53,8 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **CONJUGATE_POSTERIORS,
     **HIERARCHIES,
     **STUBBORN,
+    **RIDGES,
+    **LANDSCAPES,
 }
 _RANDOM = "mixture-"
 

@@ -10,12 +10,13 @@ import pytest
 from tempering.adapters import as_target
 from tempering.atlas.adapt import adapted
 from tempering.atlas.optima import Optima, Shape
-from tempering.atlas.patch import MOST_PATCHES, cost_of_patches, with_patches
+from tempering.atlas.patch import MOST_PATCHES, cost_of_patches, has_much_heavy, with_patches
 from tempering.kernels import kernel_of
 from tempering.methods import atlas
 from tempering.parallel_tempering.initial import normal_start
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration
+from tempering.weights.pareto import pareto_k
 
 
 def normal(x, mean, width):
@@ -98,3 +99,14 @@ def test_a_flat_top_ends_in_no_error():
     optima.add(Shape.at(np.zeros(dim), 0.0, np.zeros(dim), -1e-40 * np.eye(dim)))
     tried = atlas._tried(jax.random.key(0), as_target(plateau, dim), optima, room(Ledger(), dim))
     assert tried is None or not tried.judgement.is_good
+
+
+def test_a_little_too_little_in_many_places_is_much():
+    """A tenth of the mass in draws of five times the mean: no tail of the weights tells of it."""
+    light = np.zeros(2000)
+    ends = np.where(np.arange(2000) < 40, np.log(5.0), np.log((2000 - 200) / 1960))
+    assert not has_much_heavy(light) and has_much_heavy(ends)
+    assert pareto_k(ends) < 0.5
+    few = np.where(np.arange(2000) < 5, np.log(5.0), 0.0)
+    assert not has_much_heavy(few), "a hundredth of the mass is no reason"
+    assert not has_much_heavy(np.full(3, -np.inf))

@@ -144,3 +144,44 @@ def test_log_z_of_draws_that_the_reference_learned_from_is_as_right_as_it_says()
     assert 0.3 < np.mean(np.square(scores)) < 2.0
     # The saboteur weighs all of them as if they were draws of the latest mixture.
     must_fail(assert_mean, of_the_last, 1.0, name="Z by the wrong denominator")
+
+
+def cusp(x):
+    return -2.0 * jnp.sum((x - 1.0) ** 2 + 1e-12) ** 0.25
+
+
+def test_a_first_guess_of_another_size_is_given_more_rounds(monkeypatch):
+    """At a cusp second derivatives show a width of next to nothing. The saboteur adds nothing where draws are heavy."""
+    dim = 6
+    optima = optima_of(np.ones((1, dim)), 4e-9 * np.eye(dim)[None])
+
+    def arrives():
+        drawn = adapted(jax.random.key(0), as_target(cusp, dim), optima, 1000, 4, Ledger())
+        assert drawn.shares[-1] > 0.4, drawn.shares
+
+    arrives()
+    monkeypatch.setattr("tempering.atlas.adapt.with_patches", lambda target, optima, *_: optima)
+    must_fail(arrives)
+
+
+def banana(x):
+    """Normal along a parabola, ten times as long as wide: its ends hold a tenth of the mass."""
+    across = x[1] + 0.03 * (x[0] ** 2 - 100.0)
+    return -0.5 * (x[0] / 10.0) ** 2 - 0.5 * across**2 - jnp.log(20.0 * jnp.pi)
+
+
+def test_the_ends_of_a_curved_valley_are_reached(monkeypatch):
+    """The saboteur adds nothing where draws are heavy."""
+    covariance = np.array([[[100.0, 0.0], [0.0, 1.0]]])
+
+    def reaches_both_ends():
+        target, optima = as_target(banana, 2), optima_of(np.array([[0.0, 3.0]]), covariance, -np.log(20.0 * np.pi))
+        drawn = adapted(jax.random.key(0), target, optima, 700, 4, Ledger())
+        weights = np.exp(drawn.log_weights())
+        first = drawn.position[:, 0].astype(np.float64)
+        spread = np.sqrt(weights @ first**2 / np.sum(weights))
+        assert abs(drawn.log_z) < 0.03 and abs(spread - 10.0) < 0.5, (drawn.log_z, spread)
+
+    reaches_both_ends()
+    monkeypatch.setattr("tempering.atlas.adapt.with_patches", lambda target, optima, *_: optima)
+    must_fail(reaches_both_ends)

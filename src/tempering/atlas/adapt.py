@@ -16,7 +16,7 @@ import numpy as np
 
 from tempering.atlas.mixture import StudentMixture, joined, mixture_of
 from tempering.atlas.optima import Optima
-from tempering.atlas.patch import with_patches
+from tempering.atlas.patch import has_much_heavy, with_patches
 from tempering.compilation import quick
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
@@ -48,6 +48,7 @@ class Drawn:
         mixtures, nums: of every round, with the draws that it made.
         position, log_density, gradient: of the draws, in the order of rounds.
         shares: effective share of every round's own draws.
+        components: that the latest mixture was made of: optima, and patches where draws were heavy.
     """
 
     mixtures: list[StudentMixture]
@@ -56,6 +57,7 @@ class Drawn:
     log_density: np.ndarray = field(init=False)
     gradient: np.ndarray = field(init=False)
     shares: list[float] = field(default_factory=list)
+    components: Optima | None = None
 
     def __post_init__(self) -> None:
         self.position = self.gradient = np.zeros((0, self.mixtures[0].dim), np.float32)
@@ -158,7 +160,7 @@ def adapted(
     Args:
         num_per_round: draws of the first round; each later one makes as many.
         on_round: called with the number of the round and the effective share of its draws.
-        before: draws of a reference with fewer components, which stay in use.
+        before: draws of a reference with fewer components, which stay in use; `optima` has all of its components.
     """
     drawn = Drawn([first_guess(optima)]) if before is None else before
     if before is not None:  # the latest, of which nothing is drawn yet, gives way
@@ -168,8 +170,9 @@ def adapted(
         draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
         share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
-        has_tail = pareto_k(drawn.log_weights()) > _HIGH_K
-        if has_tail and index < most_rounds:
+        has_much = has_much_heavy(drawn.log_heaviness())
+        has_tail = has_much or pareto_k(drawn.log_weights()) > _HIGH_K
+        if has_tail and index < (2 * most_rounds if has_much else most_rounds):
             optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
         drawn.mixtures.append(_improved(drawn, optima))
         best = max(drawn.shares[:-1], default=0.0)
@@ -182,6 +185,7 @@ def adapted(
         if index >= last:
             break
         index += 1
+    drawn.components = optima
     return drawn
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 __all__ = ["Optima", "Shape", "laplace_log_mass"]
 
-_FLAT = 1e-6
-"""Curvatures below this part of the largest count as none: a ridge."""
+_FLAT, _RESOLVED_FLAT = 1e-6, 1e-10
+"""Curvatures below this part of the largest count as none: a ridge. The second where they were seen along own axes."""
 _GRADIENT_TOLERANCE, _VALUE_TOLERANCE = 0.02, 0.05
 """Squared misfit of a gradient, and misfit of a value, over what the quadratic shape foretells."""
 _GRADIENT_SLACK, _VALUE_SLACK = 0.05, 0.3
@@ -50,12 +50,25 @@ class Shape:
     roundness: float = 1.0
 
     @classmethod
-    def at(cls, position: np.ndarray, log_density: float, gradient: np.ndarray, hessian: np.ndarray) -> "Shape":
-        """Of a point with these derivatives."""
+    def at(
+        cls,
+        position: np.ndarray,
+        log_density: float,
+        gradient: np.ndarray,
+        hessian: np.ndarray,
+        *,
+        is_resolved: bool = False,
+    ) -> "Shape":
+        """Of a point with these derivatives.
+
+        Args:
+            is_resolved: whether small curvatures are known to be more than the rounding of large ones.
+        """
+        flat = _RESOLVED_FLAT if is_resolved else _FLAT
         values, vectors = np.linalg.eigh(-0.5 * (hessian + hessian.T))
         largest = max(float(np.max(np.abs(values))), 1e-30)
-        is_peak = bool(np.all(values > _FLAT * largest))
-        mended = np.maximum(np.abs(values), _FLAT * largest)
+        is_peak = bool(np.all(values > flat * largest))
+        mended = np.maximum(np.abs(values), flat * largest)
         covariance, precision = (vectors / mended) @ vectors.T, (vectors * mended) @ vectors.T
         newton = covariance @ gradient
         rise = 0.5 * float(gradient @ newton)

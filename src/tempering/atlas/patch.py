@@ -16,10 +16,13 @@ from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate_many
 from tempering.targets.cost import points_per_gradient, spend
 
-__all__ = ["HEAVY", "cost_of_patches", "with_patches"]
+__all__ = ["HEAVY", "cost_of_patches", "has_much_heavy", "with_patches"]
 
 HEAVY = 4.0
 """Weight of a draw, over the mean, from which there is too little of the reference."""
+_MUCH_HEAVY = 0.03
+"""Share of the mass in heavy draws, above which components are added there although their tail looks light: at the ends
+of a curved valley weights rise a little, and what lies past the last draw is not among them."""
 MOST_PATCHES, MOST_IN_ALL = 4, 64
 """At one time, and together with the optima."""
 _APART = 9.0
@@ -30,6 +33,16 @@ _STEEPEST = 20.0
 """Rise to the top of the parabola at a point, in nats, up to which the patch is moved there."""
 _LARGEST = 4.0
 """Mass of a patch over all that is known: second derivatives that nearly vanish promise any."""
+
+
+def has_much_heavy(log_heaviness: np.ndarray) -> bool:
+    """Whether draws of a reference say that it has too little where they are, and probably past them.
+
+    Args:
+        log_heaviness: of draws of the reference: log p - log q - log Z.
+    """
+    weights = np.exp(np.minimum(log_heaviness, 50.0))
+    return bool(np.sum(weights[log_heaviness > np.log(HEAVY)]) > _MUCH_HEAVY * np.sum(weights))
 
 
 def cost_of_patches(target: Target) -> int:

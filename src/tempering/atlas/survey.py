@@ -15,6 +15,7 @@ import numpy as np
 
 from tempering.atlas.climb import Climbers, climb, placed
 from tempering.atlas.optima import Optima, Shape
+from tempering.atlas.widths import with_measured_widths
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
@@ -45,6 +46,8 @@ _THIN = 0.1
 _ROUNDING, _KINK = 1e-6, 0.5
 """Rise since the last look, over the value, that single precision cannot tell from none; and rise that derivatives may
 promise where nothing higher is found: at a kink, where the slopes of both sides meet, they promise one for ever."""
+_DROWNED = 1e-5
+"""Smallest curvature over the largest, below which second derivatives are seen once more, along their own axes."""
 _MOST_LOOKS = 6
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
@@ -140,20 +143,39 @@ def clouds(dim: int, scale: float, optima: Optima, own_fn: StartFn | None) -> St
 
 
 @eqx.filter_jit
-def _hessian(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> Float[Array, "dim dim"]:
-    """Second derivatives: dim evaluations, one column each; by differences where JAX cannot look inside."""
+def _slopes(
+    target: Target, x: Float[Array, " dim"], axes: Float[Array, "axis dim"], *, is_exact: bool
+) -> Float[Array, "axis dim"]:
+    """How the gradient changes along each axis: an evaluation each; by differences where JAX cannot look inside."""
     gradient = lambda point: evaluate(target, point)[1]  # noqa: E731
-    axes = jnp.eye(x.shape[0])
     if is_exact:
-        return jax.lax.map(lambda axis: jax.jvp(gradient, (x,), (axis,))[1], axes).T
+        return jax.lax.map(lambda axis: jax.jvp(gradient, (x,), (axis,))[1], axes)
     step = 1e-2 * jnp.maximum(1.0, jnp.abs(x))
     moved = jax.lax.map(lambda axis: gradient(x + step * axis), axes)
-    return ((moved - gradient(x)[None]) / step[:, None]).T
+    return (moved - gradient(x)[None]) / step[:, None]
 
 
 def second_derivatives(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> np.ndarray:
     """At one point, in double precision: `dim` evaluations, and one more where they are differences."""
-    return np.asarray(_hessian(target, x, is_exact=is_exact), np.float64)
+    return np.asarray(_slopes(target, x, jnp.eye(x.shape[0]), is_exact=is_exact), np.float64).T
+
+
+def is_drowned(hessian: np.ndarray) -> bool:
+    """Whether the smallest curvature is within what single precision makes of the largest."""
+    sizes = np.abs(np.linalg.eigvalsh(0.5 * (hessian + hessian.T)))
+    return bool(sizes.min() < _DROWNED * sizes.max())
+
+
+def seen_along_own_axes(target: Target, x: Float[Array, " dim"], hessian: np.ndarray) -> np.ndarray:
+    """The same second derivatives once more, along the axes that they show: `dim` evaluations.
+
+    In any other direction the largest curvature takes part, and what single precision makes of it hides the smallest.
+    Along an axis of its own a curvature is a number by itself, and may be eight powers of ten below the largest.
+    """
+    axes = np.linalg.eigh(-0.5 * (hessian + hessian.T))[1].T.astype(np.float32)
+    slopes = np.asarray(_slopes(target, x, jnp.asarray(axes), is_exact=True), np.float64)
+    own, back = slopes @ axes.T.astype(np.float64), np.linalg.inv(axes.astype(np.float64))
+    return back @ (0.5 * (own + own.T)) @ back.T
 
 
 def is_twice_differentiable(target: Target) -> bool:
@@ -260,7 +282,12 @@ def _settle(
         if not np.all(np.isfinite(hessian)):
             is_late[index] = True
             continue
-        shape = Shape.at(position[index], float(value[index]), gradient[index], hessian)
+        is_resolved = found.is_smooth and is_drowned(hessian)
+        is_resolved &= ledger.total + target.dim * points_per_gradient(target) <= limit
+        if is_resolved:
+            spend(ledger, "atlas", target, target.dim)
+            hessian = seen_along_own_axes(target, at, hessian)
+        shape = Shape.at(position[index], float(value[index]), gradient[index], hessian, is_resolved=is_resolved)
         if np.max(np.diagonal(shape.covariance)) > found.far**2:
             is_late[index] = True  # a flat top: its width is not told by second derivatives
             continue
@@ -268,7 +295,8 @@ def _settle(
         looked_at[index] = value[index]
         # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
         if shape.is_peak and shape.rise < (_KINK if is_level else min(_ARRIVED, _THIN * shape.roundness)):
-            known[index] = optima.add(shape.here(position[index], float(value[index])) if is_level else shape)
+            shape = shape.here(position[index], float(value[index])) if is_level else shape
+            known[index] = optima.add(with_measured_widths(target, shape, ledger, limit))
             continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
         state.num_looks[index] += 1

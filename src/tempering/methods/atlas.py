@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.adapt import Drawn, adapted
+from tempering.atlas.even import evened
 from tempering.atlas.judge import MOST_HIDDEN, Judgement, judge
 from tempering.atlas.mixture import StudentMixture
 from tempering.atlas.optima import Optima, Shape
@@ -39,8 +40,10 @@ _LARGEST_DIM = 256
 SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
 """Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
-_MOST_TRIES = 3
-"""Of a reference: each after the first has what the referee's chains found beyond the one before."""
+_MOST_TRIES, _MOST_TRIES_NEARLY, _NEARLY = 3, 6, 0.05
+"""Of a reference: each after the first has what the referee's chains found beyond the one before. There are more where
+no more than the last of these of the chains' states is left uncovered, a curved valley is covered piece by piece, as
+long as tries together have taken less than searches may."""
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
@@ -155,7 +158,8 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
     if len(surveyed.optima) > 0 and is_tried:
         tried = _tried(key_draw, target, surveyed.optima, room)
     if tried is not None and (tried.judgement.is_good or path == "reference"):
-        return _found(surveyed, tried)
+        even = evened(tried.drawn) if tried.judgement.is_good else None
+        return _found(surveyed, tried) if even is None else _found(surveyed, tried._replace(drawn=even[0]), even[1])
     shaped = None
     if budget >= _LEAST_BUDGET:
         starts = np.concatenate([surveyed.optima.position, points])
@@ -189,10 +193,10 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
     on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
-    drawn, tried, hidden = None, None, np.inf
-    for index in range(_MOST_TRIES):
+    drawn, tried, hidden, components, before_all = None, None, np.inf, optima, room.ledger.total
+    for index in range(_MOST_TRIES_NEARLY):
         keys = [jax.random.fold_in(key, index) if index else key for key in (key_draw, key_judge)]
-        drawn = adapted(keys[0], target, optima, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
+        drawn = adapted(keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
         if not np.any(np.isfinite(drawn.log_weights())):
             return None
         own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
@@ -201,13 +205,16 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
         except DensityError:  # no chain can start: of a reference like this nothing is known
             return None
         before, hidden = hidden, tried.judgement.hidden_share
-        if hidden <= MOST_HIDDEN or hidden > 0.5 * before or index + 1 == _MOST_TRIES:
+        is_near = hidden <= _NEARLY and tried.judgement.share >= LEAST_SHAPED
+        is_near &= room.ledger.total - before_all < affordable * points_per_gradient(target)
+        is_better = hidden <= 0.5 * before and index + 1 < _MOST_TRIES
+        if hidden <= MOST_HIDDEN or index + 1 == _MOST_TRIES_NEARLY or not (is_better or is_near):
             break
         # What chains found, and no optimum shows, is made a part of the reference.
-        patched = with_patches(target, optima, *tried.judgement.beyond, drawn.log_z, room.ledger)
-        if len(patched) == len(optima):
+        known = drawn.components or optima
+        components = with_patches(target, known, *tried.judgement.beyond, drawn.log_z, room.ledger)
+        if len(components) == len(known):
             break
-        optima = patched
     return tried
 
 

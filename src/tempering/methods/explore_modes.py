@@ -11,7 +11,7 @@ from tempering.adapters import reporting
 from tempering.atlas.adapt import first_guess, log_densities, log_weights_of
 from tempering.atlas.mixture import StudentMixture, joined
 from tempering.atlas.optima import Optima
-from tempering.atlas.patch import cost_of_patches, with_patches
+from tempering.atlas.patch import cost_of_patches, has_much_heavy, with_patches
 from tempering.buffer import ORIGINS, Buffer, Levels
 from tempering.compilation import quick
 from tempering.diffusion.calibrate import largest_sigma
@@ -113,10 +113,11 @@ def _mended(run: Run, reference: StudentMixture, states: tuple, latest: StudentM
     position, value, gradient = (np.asarray(array) for array in states)
     log_weights = log_weights_of(value, gradient, log_densities(reference, position))
     top = np.max(log_weights)
-    is_heavy = pareto_k(log_weights) > RELIABLE_K
-    if not np.isfinite(top) or not is_heavy or left <= 2 * cost_of_patches(run.target):
+    if not np.isfinite(top) or left <= 2 * cost_of_patches(run.target):
         return latest
     log_z = float(np.log(np.mean(np.exp(log_weights - top))) + top)
+    if pareto_k(log_weights) <= RELIABLE_K and not has_much_heavy(log_weights - log_z):
+        return latest
     own = (position, log_weights - log_z, log_z, run.journal.ledger)
     patches = with_patches(run.target, Optima(run.target.dim), *own, stage="importance_weights")
     return joined([latest, first_guess(patches)], [2, 1]) if len(patches) else latest
