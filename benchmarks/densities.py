@@ -5,12 +5,14 @@
     python benchmarks/densities.py run --density eggbox --method dynesty nautilus --out results/proving/rivals.json
     python benchmarks/densities.py random --count 100 --out results/proving/random.json
     python benchmarks/densities.py findable --count 100
+    python benchmarks/densities.py join part-1.json part-2.json --out results/proving/tempering.json
     python benchmarks/densities.py table
     python benchmarks/densities.py figure
 
 `run` and `random` write a row for a density, a method and a seed, and skip rows that are there. Several processes may
-share the work if each has an --out of its own; `table` and `figure` read all files of results/proving/. What the
-densities are: docs/proving-ground.md.
+share the work if each has an --out of its own; `join` adds these files to another, where a row takes the place of an
+older one of the same density, method, seed and budget. `table` and `figure` read all files of results/proving/. What
+the densities are: docs/proving-ground.md.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from measure import commit
 from proving.catalogue import DENSITIES, density_of
 from proving.mixtures import FINDABLE, hits, known_findable, random_mixture
 from proving.outcomes import outcome_table
-from proving.runner import OURS, Method, read_rows, run, write_rows
+from proving.runner import OURS, Method, joined, read_rows, run, write_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "proving"
@@ -95,6 +97,12 @@ def do_findable(options: argparse.Namespace) -> None:
     print(f"{found} of {options.count} are findable")
 
 
+def do_join(options: argparse.Namespace) -> None:
+    rows = joined(*(read_rows(path) for path in (options.out, *options.parts)))
+    write_rows(options.out, rows)
+    print(f"{options.out}: {len(rows)} rows")
+
+
 def do_table(options: argparse.Namespace) -> None:
     from proving.report import write_page
 
@@ -140,6 +148,10 @@ def _parser() -> argparse.ArgumentParser:
     for command in (random, findable):
         command.add_argument("--first", type=int, default=0, help="seed of the first mixture")
         command.add_argument("--count", type=int, default=100)
+    join = commands.add_parser("join", help="add rows of other files; newer rows take the place of older ones")
+    join.add_argument("parts", nargs="+", type=Path, metavar="FILE")
+    join.add_argument("--out", type=Path, default=RESULTS / "tempering.json")
+    join.set_defaults(do=do_join)
     table = commands.add_parser("table", help="write the tables of docs/proving-ground.md")
     table.add_argument("--page", type=Path, default=ROOT / "docs" / "proving-ground.md")
     table.set_defaults(do=do_table)

@@ -16,7 +16,7 @@ from proving.outcomes import count_outcomes, outcome_table
 from proving.record import Box, Density, Goal
 from proving.references import measured
 from proving.report import picture, rewritten
-from proving.runner import allowed_for, read_rows, run
+from proving.runner import allowed_for, joined, read_rows, run
 
 from tempering.adapters.own import as_fitted
 
@@ -367,6 +367,18 @@ def test_the_page_has_every_density_and_the_tables_of_its_rows():
     assert "| not findable | 1 | 0 (0 %) | 0 (0 %) | 1 (100 %) |" in text
     assert all(f"| `{name}`" in text for name in DENSITIES)
     assert rewritten(text, ROWS) == text
+
+
+def test_a_newer_row_takes_the_place_of_an_older_one():
+    old = [{"density": name, "method": "tempering", "seed": 0, "budget": None, "commit": "old"} for name in "abc"]
+    new = [{**old[1], "commit": "new"}, {**old[1], "seed": 1, "commit": "new"}]
+    rows = joined(old, new)
+    assert [(row["density"], row["seed"], row["commit"]) for row in rows] == [
+        ("a", 0, "old"),
+        ("b", 0, "new"),
+        ("c", 0, "old"),
+        ("b", 1, "new"),
+    ]
 
 
 def test_the_picture_is_drawn():

@@ -18,7 +18,7 @@ from .catalogue import density_of
 from .judge import Answer, judge
 from .record import Density
 
-__all__ = ["OURS", "Method", "allowed_for", "identity", "one_row", "read_rows", "run", "write_rows"]
+__all__ = ["OURS", "Method", "allowed_for", "identity", "joined", "one_row", "read_rows", "run", "write_rows"]
 
 OURS = "tempering"
 Method = Callable[[Density, int, int | None], Answer]
@@ -33,6 +33,11 @@ def identity(row: dict[str, Any]) -> tuple[str, str, int, int | None]:
 def read_rows(*paths: Path) -> list[dict[str, Any]]:
     """The rows of some files; a file that is missing has none."""
     return [row for path in paths if path.exists() for row in json.loads(path.read_text())["rows"]]
+
+
+def joined(*parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of all parts; of rows with the same identity the one of the latest part, in the place of the first."""
+    return list({identity(row): row for part in parts for row in part}.values())
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
