@@ -136,6 +136,7 @@ def main() -> None:
         rows.append(row_of(name, way, steps, given.num, given.sets))
         print(json.dumps(rows[-1]), flush=True)
         content: dict[str, Any] = {"command": " ".join(["python", "benchmarks/known_modes.py", *sys.argv[1:]])}
+        content |= {"commits": sorted({row["commit"] for row in rows})}
         content |= {"device": jax.devices()[0].device_kind, "num": given.num, "sets": given.sets, "rows": rows}
         given.out.write_text(json.dumps(content, indent=1) + "\n")
 

@@ -127,6 +127,7 @@ def main() -> None:
                 rows.append(facts | row | {"commit": commit()})
                 print(json.dumps(rows[-1]), flush=True)
                 content = {"command": "python benchmarks/raw_draws.py, with the runs and solvers of the rows"}
+                content |= {"commits": sorted({row["commit"] for row in rows})}
                 given.out.write_text(json.dumps(content | {"rows": rows}, indent=1) + "\n")
 
 

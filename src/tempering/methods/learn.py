@@ -203,7 +203,7 @@ def _data_of_all_levels(run: Run, levels: Levels) -> Dataset:
         buffers = (*buffers, levels.anticipated())
         shares.append(1.0)
     betas = levels.betas[: len(buffers)]
-    num_between = settings.guidance.num_between
+    num_between = settings.guidance.num_between if len(buffers) > 1 else 0
     if num_between > 0:
         more, own = levels.between(num_between, len(buffers) - 1)
         shares += [_BETWEEN / num_between * share for share in shares[1:] for _ in range(num_between)]
