@@ -1,7 +1,7 @@
 """Every density of the proving ground by name; each is made when it is asked for."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from . import classic, models, physics, shapes
 from .conjugate import CONJUGATE_POSTERIORS
@@ -59,8 +59,9 @@ DENSITIES: dict[str, Callable[[], Density]] = {
 _RANDOM = "mixture-"
 
 
+@cache
 def density_of(name: str) -> Density:
-    """A density by name; `mixture-7` is the random mixture of seed 7."""
+    """A density by name, made once; `mixture-7` is the random mixture of seed 7."""
     if name in DENSITIES:
         return DENSITIES[name]()
     if name.startswith(_RANDOM) and name.removeprefix(_RANDOM).isdigit():
