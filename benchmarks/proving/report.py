@@ -25,6 +25,7 @@ _COLOURS = {
     "silent wrong": "#D55E00",
     "wrong": "#999999",
 }
+_CEILING = 10.0
 _FLOOR = 1e-3
 """Smaller errors of log Z are drawn here: they are the noise of a good answer."""
 
@@ -148,14 +149,14 @@ def _panel(axes, name: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         axes.plot(
             row["evaluations"],
-            max(abs(row["log_z_off"]), _FLOOR),
+            min(max(abs(row["log_z_off"]), _FLOOR), 0.8 * _CEILING),
             _METHODS[row["method"]],
             color=_COLOURS[row["outcome"]],
             markersize=5,
             markeredgecolor="white",
             markeredgewidth=0.5,
         )
-    axes.set(xscale="log", yscale="log", xlim=(7e3, 1.5e6), ylim=(_FLOOR / 2, 10.0))
+    axes.set(xscale="log", yscale="log", xlim=(7e3, 1.5e6), ylim=(_FLOOR / 2, _CEILING))
     axes.set_title(name, fontsize=9)
 
 
