@@ -69,6 +69,12 @@ def test_there_is_something_to_check():
     assert len(set(ROOMS)) == len(ROOMS)
 
 
+def test_no_file_passes_four_hundred_lines():
+    """Past that a room is missing (CONTRIBUTING.md)."""
+    long = {path.name: num for path in MODULES if (num := len(path.read_text(encoding="utf-8").splitlines())) > 400}
+    assert not long
+
+
 def test_imports_go_down_the_rooms_only():
     assert not _complaints(upward_imports, ROOMS)
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -35,12 +36,8 @@ def log_marginal(columns: np.ndarray, values: np.ndarray, noise: float, width: f
     return base + fit - 0.5 * log_det - num * math.log(width), mean, covariance
 
 
-def aliases() -> Density:
-    """A sinusoid through eleven data at gaps of whole nights: frequency, and two amplitudes."""
-    nights = np.array([0.0, 1.0, 2.0, 5.0, 6.0, 9.0, 13.0, 14.0, 20.0, 21.0, 27.0])
-    times = nights + np.array([0.02, -0.03, 0.05, 0.01, -0.04, 0.03, 0.0, 0.06, -0.02, 0.04, -0.05])
-    noise, width, omega = 0.7, 1.5, 2.0 * math.pi * 0.31
-    values = 1.5 * np.sin(omega * times + 0.6) + noise * np.random.default_rng(2).standard_normal(len(times))
+def sinusoid(times: np.ndarray, values: np.ndarray, noise: float, width: float) -> tuple[Callable, Callable]:
+    """The log likelihood of a frequency and two amplitudes, and that of the frequency alone."""
 
     def log_likelihood(x, xp):
         phase = 2.0 * math.pi * x[0] * times
@@ -51,6 +48,17 @@ def aliases() -> Density:
         phase = 2.0 * math.pi * x[0][..., None] * times
         return log_marginal(np.stack([np.sin(phase), np.cos(phase)], axis=-1), values, noise, width)[0]
 
+    return log_likelihood, marginal
+
+
+def aliases() -> Density:
+    """A sinusoid through eleven data at gaps of whole nights: frequency, and two amplitudes."""
+    nights = np.array([0.0, 1.0, 2.0, 5.0, 6.0, 9.0, 13.0, 14.0, 20.0, 21.0, 27.0])
+    times = nights + np.array([0.02, -0.03, 0.05, 0.01, -0.04, 0.03, 0.0, 0.06, -0.02, 0.04, -0.05])
+    noise, width, omega = 0.7, 1.5, 2.0 * math.pi * 0.31
+    values = 1.5 * np.sin(omega * times + 0.6) + noise * np.random.default_rng(2).standard_normal(len(times))
+
+    log_likelihood, marginal = sinusoid(times, values, noise, width)
     # A night's alias of 0.31 is 0.69, 1.31 and so on; between them lie those of the gaps.
     edges = (0.25, 0.37, 0.6, 0.75, 1.2, 1.4, 1.6, 1.8, 2.2, 2.4)
     region = lambda x, xp: sum(xp.where(x[0] > edge, 1, 0) for edge in edges)  # noqa: E731

@@ -10,7 +10,7 @@ from scipy.special import betaln
 
 import tempering as tp
 
-from .conjugate import log_marginal
+from .conjugate import sinusoid
 from .grids import axis, log_sum, on_grid, posterior
 from .record import Density
 
@@ -25,16 +25,7 @@ def period_search() -> Density:
     times = np.sort(generator.uniform(0.0, 40.0, 60))
     noise, width = 1.0, 1.0
     values = 0.9 * np.sin(2.0 * math.pi * 13.37 * times + 1.0) + noise * generator.standard_normal(60)
-
-    def log_likelihood(x, xp):
-        phase = 2.0 * math.pi * x[0] * times
-        off = (values - x[1] * xp.sin(phase) - x[2] * xp.cos(phase)) / noise
-        return -0.5 * xp.sum(off**2) - len(times) * (math.log(noise) + 0.5 * _LOG_2PI)
-
-    def marginal(x, xp):
-        phase = 2.0 * math.pi * x[0][..., None] * times
-        return log_marginal(np.stack([np.sin(phase), np.cos(phase)], axis=-1), values, noise, width)[0]
-
+    log_likelihood, marginal = sinusoid(times, values, noise, width)
     prior = [tp.Uniform(0.01, 20.0), tp.Normal(0.0, width), tp.Normal(0.0, width)]
     region = lambda x, xp: xp.where(abs(x[0] - 13.37) < 0.03, 1, 0)  # noqa: E731
     found = on_grid([axis(prior[0], 60_000, cuts=[13.34, 13.4])], marginal, region, 2)

@@ -11,7 +11,7 @@ from tempering.kernels import ChainState
 from tempering.methods.finish import _mass_at_end
 from tempering.priors.cube import cube_chart
 from tempering.runs.records import Checks
-from tempering.sampler.diagnosis.findings import _cube
+from tempering.sampler.diagnosis.others import _cube
 from tempering.targets.base import evaluate_many
 from tempering.targets.posterior import Posterior
 from tempering.transforms.triangular import Composed, Triangular
