@@ -42,6 +42,9 @@ STAGES = {
     "training": "training",
     "final weights": "densities",
 }
+NUM_NAMED = 60
+"""Programs whose seconds are kept by name, the slowest first."""
+
 CASES = ("five", "mixture-8", "logistic-25", "mog40", "mw32")
 
 
@@ -87,14 +90,18 @@ def child(name: str) -> dict[str, Any]:
 
     times: dict[str, float] = defaultdict(float)
     spent: dict[str, float] = defaultdict(float)
+    by_program: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     main, num_programs = threading.get_ident(), 0
 
-    def on_duration(event: str, seconds: float, **_: Any) -> None:
+    def on_duration(event: str, seconds: float, fun_name: str = "", **_: Any) -> None:
         nonlocal num_programs
         kind = COMPILER.get(event.rsplit("/", 1)[-1])
         if kind is None:
             return
         num_programs += kind == "compiling"
+        program = by_program[fun_name.removeprefix("jit_").removeprefix("jit(").removesuffix(")")]
+        program["ahead" if threading.get_ident() != main else kind] += seconds
+        program["num"] += kind == "compiling"
         if threading.get_ident() != main:
             times["ahead"] += seconds
         else:
@@ -140,6 +147,7 @@ def child(name: str) -> dict[str, Any]:
         "cpu_s": time.process_time(),
         "split_s": dict(times),
         "num_programs": num_programs,
+        "programs": dict(sorted(by_program.items(), key=lambda item: -sum(item[1].values()))[:NUM_NAMED]),
         "evaluations": sampler.evaluations,
         "ess": sampler.ess_fraction,
         "log_z": sampler.log_z,
