@@ -7,24 +7,28 @@ are those that promise most. Every draw stays in use: all of them together are d
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.atlas.mixture import StudentMixture, joined, mixture_of
+from tempering.atlas.mixture import (
+    StudentMixture,
+    drawn_of,
+    joined,
+    log_densities,
+    log_densities_of_parts,
+    mixture_of,
+)
 from tempering.atlas.optima import Optima
 from tempering.atlas.patch import has_much_heavy, with_patches
-from tempering.compilation import quick
+from tempering.devices.keys import folded
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target, evaluate_many
+from tempering.targets.base import Target
 from tempering.targets.cost import spend
-from tempering.types import Array, Float, Key
+from tempering.targets.rows import evaluate_rows
+from tempering.types import Key
 from tempering.weights.pareto import pareto_k
 
-__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_densities", "log_densities_of_parts", "log_weights_of"]
+__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_weights_of"]
 
 FIRST_NU, FIRST_WIDENING = 8.0, 1.15
 """Of Laplace approximations: heavy enough that modes which are not normal are covered."""
@@ -58,6 +62,7 @@ class Drawn:
     gradient: np.ndarray = field(init=False)
     shares: list[float] = field(default_factory=list)
     components: Optima | None = None
+    _log_q: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.position = self.gradient = np.zeros((0, self.mixtures[0].dim), np.float32)
@@ -70,7 +75,9 @@ class Drawn:
 
     def log_weights(self) -> np.ndarray:
         """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
-        return log_weights_of(self.log_density, self.gradient, log_densities(self.reference, self.position))
+        if self._log_q is None or len(self._log_q) != len(self.log_density):
+            self._log_q = log_densities(self.reference, self.position)
+        return log_weights_of(self.log_density, self.gradient, self._log_q)
 
     @property
     def log_z(self) -> float:
@@ -83,26 +90,6 @@ class Drawn:
         """log p - log q - log Z of all draws; -inf where nothing is known."""
         log_z = self.log_z
         return self.log_weights() - log_z if np.isfinite(log_z) else np.full(len(self.log_density), -np.inf)
-
-
-def log_densities(mixture: StudentMixture, points: Any) -> np.ndarray:
-    """Of many points."""
-    return np.asarray(_log_densities(mixture, jnp.asarray(points)))
-
-
-@eqx.filter_jit
-def _log_densities(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
-    return jax.lax.map(mixture.log_density, points, batch_size=4096)
-
-
-def log_densities_of_parts(mixture: StudentMixture, points: Any) -> np.ndarray:
-    """Of many points (rows) in every component, without its weight."""
-    return np.asarray(_log_parts(mixture, jnp.asarray(points)), np.float64)
-
-
-@eqx.filter_jit
-def _log_parts(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, "point component"]:
-    return jax.lax.map(mixture.log_parts, points, batch_size=4096)
 
 
 def log_weights_of(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
@@ -121,17 +108,12 @@ def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, 
     """`num` draws more of the latest mixture, one evaluation each."""
     spend(ledger, stage, target, num)
     mixture = drawn.mixtures[-1]
-    position = _sample(key, mixture, num)
-    value, gradient = (np.asarray(array) for array in evaluate_many(target, position))
+    position = drawn_of(key, mixture, num)
+    value, gradient = evaluate_rows(target, position)
     drawn.shares.append(_share(log_weights_of(value, gradient, log_densities(mixture, position))))
-    parts = [(drawn.position, np.asarray(position)), (drawn.log_density, value), (drawn.gradient, gradient)]
+    parts = [(drawn.position, position), (drawn.log_density, value), (drawn.gradient, gradient)]
     drawn.position, drawn.log_density, drawn.gradient = (np.concatenate(pair) for pair in parts)
     drawn.nums.append(num)
-
-
-@quick
-def _sample(key: Key, mixture: StudentMixture, num: int) -> Float[Array, "num dim"]:
-    return mixture.sample(key, num)
 
 
 def _share(log_weights: np.ndarray) -> float:
@@ -167,7 +149,7 @@ def adapted(
         drawn.mixtures[-1] = _improved(drawn, optima)
     index, last = 0, most_rounds - 1
     while True:
-        draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
+        draw_more(folded(key, index), target, drawn, num_per_round, ledger)
         share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
         has_much = has_much_heavy(drawn.log_heaviness())
@@ -210,9 +192,7 @@ def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.n
     last, num = drawn.mixtures[-1], len(optima)
     if last.log_weight.shape[0] != num:  # components that are new
         last = first_guess(optima)
-    log_parts = (
-        np.asarray(_log_parts(last, jnp.asarray(drawn.position)), np.float64) + np.asarray(last.log_weight)[None]
-    )
+    log_parts = log_densities_of_parts(last, drawn.position) + np.asarray(last.log_weight)[None]
     belongs = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=1, keepdims=True))
     own = _truncated(log_weights)[:, None] * belongs
     mass, size = np.sum(own, axis=0), _sizes(own)

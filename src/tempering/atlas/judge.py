@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.atlas.adapt import Drawn, log_densities
+from tempering.atlas.adapt import Drawn
+from tempering.atlas.mixture import log_densities
 from tempering.atlas.optima import Optima
 from tempering.atlas.referee import rank_p_value, walk
+from tempering.devices.keys import generator, split
 from tempering.kernels import Kernel
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.ledger import Ledger
@@ -17,7 +18,7 @@ from tempering.targets.base import Target
 from tempering.types import Key
 from tempering.weights.hidden import hidden_limit
 from tempering.weights.pareto import pareto_k
-from tempering.weights.resample import indices_by_weight
+from tempering.weights.resample import systematic_indices
 
 __all__ = ["Judgement", "judge"]
 
@@ -87,19 +88,20 @@ def judge(
     ledger: Ledger,
 ) -> Judgement:
     """Let chains walk from the user's starting points, spread out, and from weighted draws; see where they are."""
-    keys = jax.random.split(key, 5)
+    keys = split(key, 5)
     log_weights = drawn.log_weights()
     weights = np.exp(log_weights - np.max(log_weights))
     log_z = float(np.log(np.mean(weights)) + np.max(log_weights))
     spread = np.sqrt(optima.local_weight() @ np.einsum("kii->ki", optima.covariance))
-    units = Units(jnp.asarray(spread, jnp.float32))
-    rows = indices_by_weight(keys[0], jnp.asarray(log_weights, jnp.float32), num_chains, "systematic")
+    units = Units(jax.device_put(spread.astype(np.float32)))
+    rng = generator(keys[0])
+    rows = rng.permutation(systematic_indices(log_weights, num_chains, rng.uniform()))
     own = np.asarray(start_fn(keys[1], num_chains))
-    factor = np.exp(np.asarray(jax.random.uniform(keys[2], (num_chains, 1))) * np.log(_WIDEST_START))
+    factor = np.exp(generator(keys[2]).uniform(size=(num_chains, 1)) * np.log(_WIDEST_START))
     apart = np.mean(own, axis=0) + factor * (own - np.mean(own, axis=0))
     walks = [
-        walk(key_walk, target, kernel, jnp.asarray(positions, jnp.float32), units, num_steps, ledger)
-        for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[np.asarray(rows)]))
+        walk(key_walk, target, kernel, positions, units, num_steps, ledger)
+        for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[rows]))
     ]
     ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
     limit = log_z + hidden_limit(log_weights - log_z)
@@ -111,7 +113,7 @@ def judge(
     states, beyond = np.concatenate([one.position.reshape((-1, target.dim)) for one in walks]), np.ravel(ratios)
     is_hidden = (beyond > limit) & np.isfinite(beyond)
     own = (states[is_hidden], beyond[is_hidden] - log_z)
-    return Judgement(drawn.shares[-1], pareto_k(jnp.asarray(log_weights)), hidden, p_value, *own)
+    return Judgement(drawn.shares[-1], pareto_k(log_weights), hidden, p_value, *own)
 
 
 def _log_reference(drawn: Drawn, position: np.ndarray) -> np.ndarray:

@@ -21,7 +21,15 @@ from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
 from tempering.types import Array, Float
 
-__all__ = ["TIME_SHARE", "Survey", "is_twice_differentiable", "missing_chance", "second_derivatives", "survey"]
+__all__ = [
+    "LEAST_SEARCHES",
+    "TIME_SHARE",
+    "Survey",
+    "is_twice_differentiable",
+    "missing_chance",
+    "second_derivatives",
+    "survey",
+]
 
 NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
@@ -155,9 +163,10 @@ def _slopes(
     return (moved - gradient(x)[None]) / step[:, None]
 
 
-def second_derivatives(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> np.ndarray:
+def second_derivatives(target: Target, x: np.ndarray, *, is_exact: bool) -> np.ndarray:
     """At one point, in double precision: `dim` evaluations, and one more where they are differences."""
-    return np.asarray(_slopes(target, x, jnp.eye(x.shape[0]), is_exact=is_exact), np.float64).T
+    axes = jax.device_put(np.eye(x.shape[0], dtype=np.float32))
+    return np.asarray(_slopes(target, jax.device_put(x), axes, is_exact=is_exact), np.float64).T
 
 
 def is_drowned(hessian: np.ndarray) -> bool:
@@ -166,14 +175,14 @@ def is_drowned(hessian: np.ndarray) -> bool:
     return bool(sizes.min() < _DROWNED * sizes.max())
 
 
-def seen_along_own_axes(target: Target, x: Float[Array, " dim"], hessian: np.ndarray) -> np.ndarray:
+def seen_along_own_axes(target: Target, x: np.ndarray, hessian: np.ndarray) -> np.ndarray:
     """The same second derivatives once more, along the axes that they show: `dim` evaluations.
 
     In any other direction the largest curvature takes part, and what single precision makes of it hides the smallest.
     Along an axis of its own a curvature is a number by itself, and may be eight powers of ten below the largest.
     """
     axes = np.linalg.eigh(-0.5 * (hessian + hessian.T))[1].T.astype(np.float32)
-    slopes = np.asarray(_slopes(target, x, jnp.asarray(axes), is_exact=True), np.float64)
+    slopes = np.asarray(_slopes(target, jax.device_put(x), jax.device_put(axes), is_exact=True), np.float64)
     own, back = slopes @ axes.T.astype(np.float64), np.linalg.inv(axes.astype(np.float64))
     return back @ (0.5 * (own + own.T)) @ back.T
 
@@ -225,7 +234,7 @@ def survey(
         if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
             break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
-        state = jax.tree.map(np.array, climb(target, state, NUM_TICKS))
+        state = jax.tree.map(np.array, jax.device_get(climb(target, state, NUM_TICKS)))
         is_over = _settle(target, state, found, ledger, before + most_evaluations, looked_at)
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
@@ -277,7 +286,7 @@ def _settle(
         if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= MOST_OPTIMA:
             continue
         spend(ledger, "atlas", target, cost)
-        at = jnp.asarray(state.position[index])
+        at = np.asarray(state.position)[index]
         hessian = second_derivatives(target, at, is_exact=found.is_smooth)
         if not np.all(np.isfinite(hessian)):
             is_late[index] = True

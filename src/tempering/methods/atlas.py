@@ -11,10 +11,11 @@ import numpy as np
 from tempering.atlas.adapt import Drawn, adapted
 from tempering.atlas.even import evened
 from tempering.atlas.judge import MOST_HIDDEN, Judgement, judge
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.mixture import StudentMixture, blank_mixture
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.patch import with_patches
-from tempering.atlas.survey import TIME_SHARE, Survey, survey
+from tempering.atlas.survey import LEAST_SEARCHES, TIME_SHARE, Survey, survey
+from tempering.devices.keys import folded, generator, split
 from tempering.errors import DensityError
 from tempering.kernels import Kernel, kernel_of
 from tempering.methods.budget import default_budget
@@ -50,6 +51,8 @@ _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 _LEAST_BUDGET = 30_000
 """Below which coordinates are not learned: the temperature path would have too little left."""
 _SEED_RANGE = 2**31 - 1
+_FEW = 0.5
+"""Optima for each search, up to which those that were found are taken for nearly all."""
 
 
 class Found(eqx.Module):
@@ -83,7 +86,7 @@ class Found(eqx.Module):
     @property
     def saw_nothing(self) -> bool:
         """Whether no search started where there is a density with a slope."""
-        return len(self.log_density) == 0 and float(np.sum(self.numbers[:2])) == 0.0
+        return len(self.log_density) == 0 and float(np.sum(np.asarray(self.numbers)[:2])) == 0.0
 
     @property
     def path(self) -> str:
@@ -95,12 +98,12 @@ class Found(eqx.Module):
     @property
     def is_shaped(self) -> bool:
         """Whether the reference is in learned coordinates."""
-        return bool(self.numbers[7])
+        return bool(np.asarray(self.numbers)[7])
 
     @property
     def share(self) -> float:
         """Effective share of the reference's latest draws."""
-        return float(self.numbers[3])
+        return float(np.asarray(self.numbers)[3])
 
     def checks(self, checks: Checks) -> Checks:
         """The same checks with the numbers of the atlas."""
@@ -120,25 +123,47 @@ def has_atlas(settings: MethodSettings, target: Target) -> bool:
 
 
 def find_modes(
-    key: Key, target: Target, settings: MethodSettings, start_fn: StartFn, journal: Journal, tell: Tell
+    key: Key,
+    target: Target,
+    settings: MethodSettings,
+    start_fn: StartFn,
+    journal: Journal,
+    tell: Tell,
+    on_modes: Callable[[int], None] = lambda num: None,
 ) -> Found:
     """Search uphill, make a reference of the optima, and let a referee judge it; or find it kept.
 
     Args:
         start_fn: the user's starting points.
+        on_modes: called once or more with the number of optima, when nearly all are found.
     """
     blank = _found(Survey(Optima(target.dim)))
-    search = lambda: _search(key, target, settings, start_fn, journal.ledger, tell)  # noqa: E731
+    search = lambda: _search(key, target, settings, start_fn, journal.ledger, tell, on_modes)  # noqa: E731
     return journal.part(0, "atlas", blank, search)
 
 
-def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartFn, ledger: Ledger, tell: Tell) -> Found:
-    key_search, key_draw, key_shape, key_start = jax.random.split(key, 4)
+def _search(
+    key: Key,
+    target: Target,
+    settings: MethodSettings,
+    start_fn: StartFn,
+    ledger: Ledger,
+    tell: Tell,
+    on_modes: Callable[[int], None],
+) -> Found:
+    key_search, key_draw, key_shape, key_start = split(key, 4)
     each, kernel = points_per_gradient(target), kernel_of(settings.exploration, target.dim)
     budget = (ledger.budget or default_budget(target.dim) * each) // each
     affordable = int(settings.atlas.share * budget)
-    seed = int(jax.random.randint(key_search, (), 0, _SEED_RANGE))
+    seed = int(generator(key_search).integers(_SEED_RANGE))
     points = np.asarray(start_fn(key_start, 256), np.float64)
+    optima = Optima(target.dim)
+
+    def on_look(done: int, _: int) -> None:
+        tell("searching for modes", 0, ledger.total, affordable * each)
+        if done >= LEAST_SEARCHES and len(optima) < _FEW * done:
+            on_modes(len(optima))
+
     surveyed = survey(
         seed,
         target,
@@ -146,8 +171,11 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
         int(SEARCH_SHARE * affordable) * each,
         scale=settings.initial.scale,
         own_fn=_about(points),
-        on_look=lambda done, total: tell("searching for modes", 0, ledger.total, affordable * each),
+        optima=optima,
+        on_look=on_look,
     )
+    if surveyed.is_closed or len(optima) <= 1:
+        on_modes(len(optima))
     path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell)
     # There may be one level only, of one network.
     if path == "temperature" or not settings.network.is_shared:
@@ -188,14 +216,14 @@ class _Tried(NamedTuple):
 
 def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | None:
     """A reference made of the optima, improved by its draws and judged; None where no draw has a density."""
-    key_draw, key_judge = jax.random.split(key)
+    key_draw, key_judge = split(key)
     affordable, tell = room.affordable, room.tell
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
     on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
     drawn, tried, hidden, components, before_all = None, None, np.inf, optima, room.ledger.total
     for index in range(_MOST_TRIES_NEARLY):
-        keys = [jax.random.fold_in(key, index) if index else key for key in (key_draw, key_judge)]
+        keys = [folded(key, index) if index else key for key in (key_draw, key_judge)]
         drawn = adapted(keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
         if not np.any(np.isfinite(drawn.log_weights())):
             return None
@@ -229,7 +257,7 @@ def _shaped(
     is_open = not surveyed.is_closed and surveyed.num_lost < surveyed.num_searches
     if is_open or target.dim > _LARGEST_SHAPED:
         return None
-    key_learn, key_try = jax.random.split(key)
+    key_learn, key_try = split(key)
     room.tell("learning coordinates", 0, 0, 1)
     learned = learned_shape(key_learn, target, jnp.asarray(points, jnp.float32), room.ledger, most_evaluations)
     room.tell("learning coordinates", 0, 1, 1, ess_fraction=learned.effective_share)
@@ -274,8 +302,8 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
     measured = (np.nan,) * 4 if tried is None else tried.judgement.numbers
     searched = (surveyed.num_searches, surveyed.num_lost, surveyed.missing)
     numbers = [*searched, *measured, float(learned is not None)]
-    points, matrices, values = jnp.zeros((0, dim)), jnp.zeros((0, dim, dim)), jnp.zeros((0,))
-    reference = before = StudentMixture(values, points, matrices, matrices, values)
+    points, values = np.zeros((0, dim)), np.zeros((0,))
+    reference = before = blank_mixture(dim)
     states = (points, values, points)
     if tried is not None:
         # The rest is drawn from the latest mixture; what was drawn before stays in use beside it.
@@ -283,7 +311,7 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
         reference, before = drawn.mixtures[-1], drawn.reference
         states = (drawn.position, drawn.log_density, drawn.gradient)
     chart = Triangular.identity(dim) if learned is None else learned
-    single = lambda array: jnp.asarray(np.asarray(array, np.float32))  # noqa: E731
+    single = lambda array: jax.device_put(np.asarray(array, np.float32))  # noqa: E731
     return Found(
         single(optima.position),
         single(optima.log_density),

@@ -18,7 +18,7 @@ import numpy as np
 from tempering._compat import collected_seldom
 from tempering.adapters import reporting
 from tempering.adapters.hosting import hosted
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.mixture import drawn_of
 from tempering.atlas.survey import Survey
 from tempering.buffer import Buffer
 from tempering.diffusion import Denoiser, DiffusionModel
@@ -37,7 +37,7 @@ from tempering.sampler import Sampler
 from tempering.sampler.paid import FIT, Paid, usable, weighted_buffer
 from tempering.settings import Resampling, as_whole, require_count, require_flag, require_seed
 from tempering.targets.cost import has_gradient
-from tempering.types import Array, Float, Key, OnEvent
+from tempering.types import Key, OnEvent
 from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.resample import indices_by_weight
@@ -118,7 +118,7 @@ def _draw(going: Going, known: Known, modes: Modes) -> Pool:
     x, log_q = going.draw(key_model, num - of_modes, going.sampler.model, "drawing")
     log_model = np.asarray(log_q, np.float64)
     if modes is not None:
-        at_modes = _sample(key_modes, modes[0], of_modes)
+        at_modes = jax.device_put(drawn_of(key_modes, modes[0], of_modes))
         x, log_model = jnp.concatenate([x, at_modes]), np.append(log_model, going.log_model(key_density, at_modes))
     # Weights come below: here only what has no density of its own loses its weight.
     log_known = jnp.where(jnp.all(jnp.isfinite(x), axis=1), 0.0, jnp.nan)
@@ -132,11 +132,6 @@ def _draw(going: Going, known: Known, modes: Modes) -> Pool:
     going.fresh["draw"] = Weighted(states, log_weights, 0)
     _note_draws(going, pool, num, weighted.num_nonfinite)
     return pool
-
-
-@eqx.filter_jit
-def _sample(key: Key, modes: StudentMixture, num: int) -> Float[Array, "num dim"]:
-    return modes.sample(key, num)
 
 
 def _note_draws(going: Going, pool: Pool, num: int, num_nonfinite: int) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 from tempering.errors import SettingsError
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target, evaluate_many
+from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
 from tempering.types import Array, Float, Key
 
 __all__ = ["inhabited", "own_start", "rows_of"]
@@ -67,8 +68,8 @@ def inhabited(
     for batch in range(int(min(_TRIED_SHARE * left / each, _MOST_TRIED)) // _BATCH):
         points = start_fn(jax.random.fold_in(key, batch), _BATCH)
         spend(ledger, "pilot", target, _BATCH)
-        value, gradient = evaluate_many(target, points)
-        is_good = np.isfinite(np.asarray(value)) & np.all(np.isfinite(np.asarray(gradient)), axis=1)
+        value, gradient = evaluate_rows(target, np.asarray(points))
+        is_good = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1)
         kept.append(np.asarray(points)[is_good])
         num_kept += len(kept[-1])
         if num_kept >= wanted:
