@@ -51,8 +51,8 @@ _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 _LEAST_BUDGET = 30_000
 """Below which coordinates are not learned: the temperature path would have too little left."""
 _SEED_RANGE = 2**31 - 1
-_FEW = 0.5
-"""Optima for each search, up to which those that were found are taken for nearly all."""
+_FEW = 0.01
+"""Optima that were found once, over the searches: up to this nearly all are known."""
 
 
 class Found(eqx.Module):
@@ -161,7 +161,7 @@ def _search(
 
     def on_look(done: int, _: int) -> None:
         tell("searching for modes", 0, ledger.total, affordable * each)
-        if done >= LEAST_SEARCHES and len(optima) < _FEW * done:
+        if done >= LEAST_SEARCHES and np.sum(optima.hits == 1) <= _FEW * done:
             on_modes(len(optima))
 
     surveyed = survey(
