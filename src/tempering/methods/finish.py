@@ -19,6 +19,7 @@ from tempering.methods.explore_modes import MODES
 from tempering.methods.model import model_of
 from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
+from tempering.methods.second_look import look_again
 from tempering.priors.cube import CubeChart, is_at_end
 from tempering.runs.clock import Clock
 from tempering.runs.records import LevelRecord, finite_or_none
@@ -85,14 +86,16 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         sampler.paid = Paid(plain_buffer(levels.buffers[-1]), (), _optima(run))
         return sampler
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
+    draw = lambda key, num: model.draw(key, num, sampling, with_density=True, on_chunk=tell)  # noqa: E731
     run.ahead.wait(("draws", settings.network, min(sampling.chunk_size, rounded_up(num))))
-    draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
+    draws, log_q = draw(key, num)
     if 2 * int(np.sum(np.all(np.isfinite(np.asarray(draws)), axis=1))) < num:
         model = model_of(run, levels, _untrained(run, levels))  # the best linear denoiser, or the mixture's
         sampler = dataclasses.replace(sampler, model=model)
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
-        draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
+        draws, log_q = draw(key, num)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
+    sampler, weighted = look_again(key, sampler, weighted, draw, run.target, journal.ledger)
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
     evidence, others = known[:-1] or known, _guided_log_z(run, records[-1], weighted)

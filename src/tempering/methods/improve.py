@@ -30,8 +30,9 @@ from tempering.methods.learn import fit_soundly, note_fit
 from tempering.methods.missing_modes import missing_modes, modes_at, search, searched_checks, uncovered_at
 from tempering.methods.model import model_of_buffer
 from tempering.methods.pooling import Pool, balanced, joined_buffer, share_of_modes, together
+from tempering.methods.second_look import look_again
 from tempering.runs.points import has_points
-from tempering.runs.records import finite_or_none
+from tempering.runs.records import Checks, finite_or_none
 from tempering.runs.watching import followed
 from tempering.sampler import Sampler
 from tempering.sampler.paid import FIT, Paid, usable, weighted_buffer
@@ -214,7 +215,7 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         ledger=going.ledger,
         log_z=record.log_z if record.log_z is not None else old.log_z,
         log_z_error=record.log_z_error if record.log_z is not None else old.log_z_error,
-        checks=searched_checks(old, surveyed),
+        checks=_checks(old, surveyed, is_new=model is not old.model),
         modes=old.modes if surveyed is None else modes_at(optima, old.chart),
         settings=going.settings,
         folder=None,
@@ -227,8 +228,10 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         # No draw twice: the samples hold them all, and those at new modes besides.
         paid.level, paid.draws = (old.paid.level, paid.draws) if modes is None else (samples, {})
     if num > 0:
-        x, log_q = going.draw(going.keys["final"], num, model, "final weights")
+        draw = lambda key, num: going.draw(key, num, model, "final weights")  # noqa: E731
+        x, log_q = draw(going.keys["final"], num)
         weighted = weigh(going.target, x, log_q, jnp.ones(()), ledger=going.ledger, stage="final_weights")
+        sampler, weighted = look_again(going.keys["final"], sampler, weighted, draw, going.target, going.ledger)
         evidence = tuple((own, jnp.ones(())) for own in (*old.paid.witnesses, samples))
         others = _other_estimates(going, modes)
         uncovered_fn = functools.partial(uncovered_at, optima)
@@ -236,6 +239,12 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         paid.note(FIT, weighted)
     sampler.paid = paid
     return sampler
+
+
+def _checks(old: Sampler, surveyed: Survey | None, *, is_new: bool) -> Checks:
+    """Those of before with the searches of now; of the first draws of a new model nothing is known yet."""
+    checks = searched_checks(old, surveyed)
+    return dataclasses.replace(checks, num_first_draws=None, unseen_first=None) if is_new else checks
 
 
 def _renamed(own: dict, total: int) -> dict:

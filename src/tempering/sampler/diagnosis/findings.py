@@ -33,6 +33,7 @@ from tempering.sampler.diagnosis.thresholds import (
     MOST_LOST,
     MUCH_HIDDEN,
     MUCH_UNSEEN,
+    MUCH_UNSEEN_AGAIN,
     TOO_FEW_EFFECTIVE,
     UNSEEN_OF_FEW,
     VERY_HIGH_K,
@@ -217,16 +218,25 @@ def _way(sampler) -> list[Finding]:
     return [Finding("levels on the way", "good", measured, "every level has enough effective draws")]
 
 
-def _has_tail(k: float | None, unseen: float | None, num: int | None, high: float, *, is_both: bool = False) -> bool:
+def _has_tail(
+    k: float | None,
+    unseen: float | None,
+    num: int | None,
+    high: float,
+    *,
+    is_both: bool = False,
+    most: float = MUCH_UNSEEN,
+) -> bool:
     """Whether weights beyond those drawn may hold much of the mass; k decides where that was not measured.
 
     Args:
         is_both: whether k must be high as well.
+        most: mass beyond the largest weight that is no tail.
     """
     is_high = k is not None and k > high
     if unseen is None:
         return is_high
-    holds = unseen > max(MUCH_UNSEEN, UNSEEN_OF_FEW / (num or math.inf))
+    holds = unseen > max(most, UNSEEN_OF_FEW / (num or math.inf))
     return holds and (is_high or not is_both)
 
 
@@ -268,7 +278,10 @@ def weight_findings(sampler) -> list[Finding]:
         measured += f" (of the fit's {sampler.checks.num_final_draws or 0:,} alone {_number(sampler.ess_fraction):.3f})"
     if unseen is not None:
         measured += f", {_mass(unseen)} beyond the largest weight"
-    has_tail = _has_tail(k, unseen, num, HIGH_K)
+    first = sampler.checks.num_first_draws
+    if first is not None:
+        measured += f" ({_mass(_number(sampler.checks.unseen_first))} by the first {first:,} draws)"
+    has_tail = _has_tail(k, unseen, num, HIGH_K, most=MUCH_UNSEEN if first is None else MUCH_UNSEEN_AGAIN)
     has_no_mean = has_tail and k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
     if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
@@ -290,7 +303,10 @@ def weight_findings(sampler) -> list[Finding]:
         )
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     else:
-        findings = [Finding(name, "good", measured, "weighted expectations can be relied on")]
+        meaning = "weighted expectations can be relied on"
+        if first is not None:
+            meaning += "; more draws were made, because the first ones could not say so"
+        findings = [Finding(name, "good", measured, meaning)]
     pairs = [log_z, *((record.log_z, record.log_z_error) for record in sampler.levels[-1:])]
     if len(pairs) == 2 and all(value is not None for pair in pairs for value in pair):
         findings.append(
