@@ -247,13 +247,16 @@ def survey(
     return found
 
 
-_LOOKED_AT = tuple(field.name for field in dataclasses.fields(Climbers) if field.name not in ("moves", "changes"))
+_KEPT_THERE = ("moves", "changes")
+_LOOKED_AT = tuple(field.name for field in dataclasses.fields(Climbers) if field.name not in _KEPT_THERE)
 
 
 def _seen(state: Climbers) -> Climbers:
     """The state on the host, to be changed there; but for the last steps, of which `num_kept` says how many count."""
-    seen = jax.device_get({name: getattr(state, name) for name in _LOOKED_AT})
-    return dataclasses.replace(state, **{name: np.array(array) for name, array in seen.items()})
+    seen = jax.device_get([getattr(state, name) for name in _LOOKED_AT])
+    known = dict(zip(_LOOKED_AT, map(np.array, seen), strict=True))
+    leaves = [known.get(field.name, getattr(state, field.name)) for field in dataclasses.fields(Climbers)]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
 def _is_enough(found: Survey) -> bool:
