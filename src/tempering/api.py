@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
@@ -17,6 +16,7 @@ from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
 from tempering.devices import check_devices, use
 from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
+from tempering.devices.keys import from_seed
 from tempering.errors import RunFolderError, SettingsError
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget, most_points
@@ -221,7 +221,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
             within_hours(hosts, target, changed, ledger, start_fn, points)
             sampler = METHODS[method].fit(
                 target,
-                jax.random.key(seed),
+                from_seed(seed),
                 changed,
                 start_fn=start_fn,
                 ledger=ledger,

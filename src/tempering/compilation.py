@@ -28,6 +28,7 @@ __all__ = [
     "SWITCH",
     "Ahead",
     "cache_folder",
+    "host",
     "keep_programs",
     "on_device",
     "prune",
@@ -64,7 +65,7 @@ def quick(function: Function) -> Function:
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
             return function(*args, **kwargs)
         try:
-            with jax.default_device(_host()):
+            with jax.default_device(host()):
                 return compiled()(*args, **kwargs)
         except ValueError as error:
             if "compiler_options" not in str(error):  # known numbers, but inside another program
@@ -75,7 +76,7 @@ def quick(function: Function) -> Function:
 
 
 @functools.cache
-def _host() -> Any:
+def host() -> Any:
     """The host as a device; JAX's default where it may not be used."""
     try:
         return jax.local_devices(backend="cpu")[0]
@@ -86,7 +87,7 @@ def _host() -> Any:
 def on_device(tree: Any) -> Any:
     """The tree with its arrays where long programs run: they travel once, and not with every call."""
     device = jax.config.values["jax_default_device"] or jax.local_devices()[0]
-    if device == _host():
+    if device == host():
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.device_put(arrays, device), rest)
@@ -103,7 +104,7 @@ def unbound(tree: Any) -> Any:
 
 def _options() -> dict[str, Any]:
     """Options of the compiler for a program that runs seldom."""
-    if _host() is None:
+    if host() is None:
         return {}
     options: dict[str, Any] = {"xla_backend_optimization_level": 0}
     if jax.__version_info__[:2] == (0, 10):  # an option that XLA does not know is an error

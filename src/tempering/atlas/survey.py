@@ -4,6 +4,7 @@ Good and Turing's estimate says when: of n searches, f ended at optima that were
 one finds a new optimum is about f / n. Counted are optima that matter: whose local weight is not tiny.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -234,16 +235,28 @@ def survey(
         if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
             break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
-        state = jax.tree.map(np.array, jax.device_get(climb(target, state, NUM_TICKS)))
+        state = _seen(climb(target, state, NUM_TICKS))
         is_over = _settle(target, state, found, ledger, before + most_evaluations, looked_at)
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
-            for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(state), strict=True):
-                old[is_over] = np.asarray(new)
+            for name in _LOOKED_AT:
+                getattr(state, name)[is_over] = np.asarray(getattr(fresh, name))
             looked_at[is_over] = -np.inf
         found.evaluations = ledger.total - before
         on_look(found.num_searches, MOST_SEARCHES)
     return found
+
+
+_KEPT_THERE = ("moves", "changes")
+_LOOKED_AT = tuple(field.name for field in dataclasses.fields(Climbers) if field.name not in _KEPT_THERE)
+
+
+def _seen(state: Climbers) -> Climbers:
+    """The state on the host, to be changed there; but for the last steps, of which `num_kept` says how many count."""
+    seen = jax.device_get([getattr(state, name) for name in _LOOKED_AT])
+    known = dict(zip(_LOOKED_AT, map(np.array, seen), strict=True))
+    leaves = [known.get(field.name, getattr(state, field.name)) for field in dataclasses.fields(Climbers)]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
 def _is_enough(found: Survey) -> bool:

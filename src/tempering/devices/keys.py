@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.compilation import quick
+from tempering.compilation import host, quick
 from tempering.types import Array, Int, Key
 
-__all__ = ["bare", "folded", "generator", "keyed", "split"]
+__all__ = ["bare", "folded", "from_seed", "generator", "keyed", "split"]
 
 _MOST_SPLIT = 8
 """Keys that `split` makes at once: the first of so many are those of fewer."""
@@ -39,6 +39,12 @@ def keyed(tree: Any) -> Any:
     is_bare = lambda leaf: isinstance(leaf, _Bare)  # noqa: E731
     whole = lambda leaf: jax.random.wrap_key_data(leaf.data, impl=leaf.kind) if is_bare(leaf) else leaf  # noqa: E731
     return jax.tree.map(whole, tree, is_leaf=is_bare)
+
+
+def from_seed(seed: int) -> Key:
+    """`jax.random.key` by the host, whatever JAX's default device is."""
+    with jax.default_device(host()):
+        return jax.random.key(seed)
 
 
 def split(key: Key, num: int = 2) -> tuple[Key, ...]:

@@ -260,7 +260,7 @@ def dataset_of(
         level, weights = _places(
             noise,
             buffer,
-            jnp.asarray(beta),
+            jax.device_put(beta),
             sigma_max,
             use_gradients=use_gradients,
             has_gradients=has_gradients,

@@ -24,7 +24,7 @@ from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.settings import DescentSettings, Network, PTSDSettings, Training
 from tempering.types import Array, Int, Key, Keys
 
-__all__ = ["fit_soundly", "is_sound", "learn", "new_networks", "note_fit"]
+__all__ = ["fit_soundly", "is_sound", "keys_of", "learn", "new_networks", "note_fit"]
 
 _MEMORY = 0.5
 """With one network for all levels, how often a level's samples are seen for once of the next colder's."""
@@ -93,7 +93,7 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
         clock.ends("training", share)
         return clock.left(share)
 
-    keys = _keys_of(
+    keys = keys_of(
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
     more_fn = None
@@ -242,6 +242,6 @@ def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
 
 
 @quick
-def _keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
+def keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
     """A key for each of the levels."""
     return jax.vmap(lambda level: jax.random.fold_in(key, level))(levels)

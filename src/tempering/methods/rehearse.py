@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from tempering.compilation import Ahead, rounded_up
+from tempering.devices.keys import from_seed
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import blank_dataset, blank_levels, stack
 from tempering.diffusion.fit import compile_training
@@ -21,7 +22,7 @@ from tempering.methods.budget import default_budget, num_final_draws
 from tempering.methods.finish import judging
 from tempering.methods.from_modes import enough_draws
 from tempering.methods.known_modes import likely_components, with_components
-from tempering.methods.learn import new_networks
+from tempering.methods.learn import keys_of, new_networks
 from tempering.settings import MethodSettings, Network
 from tempering.targets import Target
 from tempering.weights.ess import NUM_JUDGED
@@ -55,7 +56,7 @@ class Rehearsal:
 
         def model() -> DiffusionModel:
             zeros, ones, number, square = jax.device_put(_numbers(dim))
-            (own,) = new_networks(jax.random.key(0), dim, network, 1)
+            (own,) = new_networks(from_seed(0), dim, network, 1)
             denoiser = Denoiser(own, zeros, ones, number)  # pyright: ignore[reportArgumentType]
             return DiffusionModel(denoiser, Prior(zeros, square), blank_levels(settings.noise, number))
 
@@ -80,6 +81,6 @@ def _numbers(dim: int) -> tuple[np.ndarray, ...]:
 
 
 def _compile_training(dim: int, size: int, settings: MethodSettings) -> None:
-    networks = stack(*new_networks(jax.random.key(0), dim, settings.network, 1))
-    keys = jax.random.split(jax.random.key(0), 1)
+    networks = stack(*new_networks(from_seed(0), dim, settings.network, 1))
+    keys = keys_of(from_seed(0), jax.device_put(np.zeros((1,), np.int32)))
     compile_training(keys, networks, stack(blank_dataset(dim, size, settings.noise)), settings.training)
