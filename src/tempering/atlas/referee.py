@@ -58,7 +58,7 @@ def walk(
     """Chains at T = 1 from these points; half of the steps adapt the step size."""
     key_start, key_run = jax.random.split(key)
     scaled, betas, half = Scaled(target, units), betas_of((1.0,)), _whole(num_steps) // 2
-    state, _ = start(key_start, scaled, kernel, units.inward(jnp.asarray(positions))[None], betas, ledger, "atlas")
+    state, _ = start(key_start, scaled, kernel, units.inward(jnp.asarray(positions))[None], betas, ledger, "reference")
     rules = Rules.of(kernel.optimal_acceptance, 1, half, "even_odd")
     _, draws = run(
         key_run,
@@ -71,7 +71,7 @@ def walk(
         num_draws=_NUM_KEPT,
         thin=half // _NUM_KEPT,
         ledger=ledger,
-        stage="atlas",
+        stage="reference",
     )
     return Walked(np.asarray(units.outward(draws.position[0])), np.asarray(draws.log_density[0]))
 

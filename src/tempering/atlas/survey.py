@@ -21,17 +21,32 @@ from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
 from tempering.types import Array, Float
 
-__all__ = ["TIME_SHARE", "Survey", "is_twice_differentiable", "missing_chance", "second_derivatives", "survey"]
+__all__ = [
+    "TIME_SHARE",
+    "Survey",
+    "expected_optima",
+    "few_count",
+    "is_twice_differentiable",
+    "missing_chance",
+    "second_derivatives",
+    "survey",
+]
 
 NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
 MOST_SEARCHES = 40000
 """Enough to find what one search in a thousand finds, at nineteen in twenty."""
-MOST_OPTIMA = 256
+MOST_OPTIMA, _MOST_NUMBERS = 256, 100_000
+"""Optima that are listed, and numbers of all their second derivatives up to which there may be more."""
 MATTERS = 1e-3
 """Local weight from which an optimum counts."""
 HOPELESS = ((30, 0.8), (100, 0.5))
 """Searches, and the share of them that ended at an optimum of their own above which optima cannot be listed."""
+_LARGEST_LISTED, _OUT_OF_REACH = 12, 2.0
+"""Dimensions up to which many optima are listed all the same, because few of them may count; and how many times as many
+as the searches that can be paid they must promise to be for that to be given up."""
+_FEW_COUNT = 0.05
+"""Of the optima: where no more of them count, many may be found once, and the list counts as closed."""
 LEAST_SEARCHES = 100
 """Below which the chance is not known."""
 CLOSED, MOST_SINGLE, MOST_LOST = 0.02, 0.3, 0.2
@@ -74,6 +89,7 @@ class Survey:
         evaluations: that it took.
         far: a coordinate beyond which a search has run away.
         is_smooth: whether JAX can differentiate twice; second derivatives are differences of gradients otherwise.
+        most_evaluations: that it may take.
     """
 
     optima: Optima
@@ -83,18 +99,45 @@ class Survey:
     evaluations: int = 0
     far: float = np.inf
     is_smooth: bool = True
+    most_evaluations: int | float = np.inf
 
     @property
     def is_closed(self) -> bool:
-        """Whether searches have closed in on the optima: nearly all arrive, and at ones that are known."""
+        """Whether searches have closed in on the optima: nearly all arrive, and at ones that are known.
+
+        Where very many optima are found once, a few of them may hold the mass; then these alone are to be known.
+        """
         num = self.num_searches
-        is_known = self.missing <= CLOSED and self.single <= MOST_SINGLE
+        is_known = self.missing <= CLOSED and (self.single <= MOST_SINGLE or self.has_few)
         return num >= LEAST_SEARCHES and is_known and self.num_lost <= MOST_LOST * num and len(self.optima) > 0
+
+    @property
+    def has_few(self) -> bool:
+        """Whether few of very many optima count, and these are known."""
+        return few_count(self.optima) and self.missing <= CLOSED and self.optima.dim <= _LARGEST_LISTED
 
     @property
     def single(self) -> float:
         """The share of searches that ended at an optimum of their own, whether it matters or not."""
         return float(np.sum(self.optima.hits == 1)) / max(1, self.num_searches)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether optima cannot be listed: there are far more than searches that can be paid (Chao's estimate)."""
+        num = self.num_searches
+        if not any(num >= least and self.single > share for least, share in HOPELESS):
+            return False
+        if self.optima.dim > _LARGEST_LISTED:
+            return True
+        if self.has_few and num >= LEAST_SEARCHES:
+            return False
+        affordable = num * self.most_evaluations / max(self.evaluations, 1)
+        return num >= LEAST_SEARCHES and expected_optima(self.optima.hits) > _OUT_OF_REACH * affordable
+
+    @property
+    def most_optima(self) -> int:
+        """Optima that are listed."""
+        return max(MOST_OPTIMA, _MOST_NUMBERS // self.optima.dim**2)
 
     @property
     def missing(self) -> float:
@@ -107,6 +150,21 @@ def missing_chance(hits: np.ndarray, local_weight: np.ndarray, num_searches: int
     if num_searches == 0:
         return 1.0
     return float(np.sum((hits == 1) & (local_weight >= MATTERS))) / num_searches
+
+
+def few_count(optima: Optima) -> bool:
+    """Whether nearly all optima hold next to nothing."""
+    weight = optima.local_weight()
+    return bool(np.sum(weight >= MATTERS) <= _FEW_COUNT * len(weight))
+
+
+def expected_optima(hits: np.ndarray) -> float:
+    """How many optima there are at the least, those that were not found among them, by how many were found twice.
+
+    Chao's estimate (1984): K + f1 (f1 - 1) / (2 (f2 + 1)), with f1 found once and f2 twice.
+    """
+    once, twice = float(np.sum(hits == 1)), float(np.sum(hits == 2))
+    return float(np.sum(hits > 0)) + once * (once - 1.0) / (2.0 * (twice + 1.0))
 
 
 def clouds(dim: int, scale: float, optima: Optima, own_fn: StartFn | None) -> StartFn:
@@ -215,7 +273,10 @@ def survey(
     dim, each = target.dim, points_per_gradient(target)
     rng = np.random.default_rng(seed)
     found = Survey(
-        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=is_twice_differentiable(target)
+        Optima(dim) if optima is None else optima,
+        far=_FAR * scale,
+        is_smooth=is_twice_differentiable(target),
+        most_evaluations=most_evaluations,
     )
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
@@ -240,10 +301,9 @@ def survey(
 def _is_enough(found: Survey) -> bool:
     """Whether optima are all known, as far as searches can tell, or cannot be listed."""
     num = found.num_searches
-    is_endless = any(num >= least and found.single > share for least, share in HOPELESS)
     is_lost = found.num_lost >= LEAST_SEARCHES and found.num_lost > 3 * num
     is_lost |= found.num_outside > _MOST_OUTSIDE * (1 + num)
-    return is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= MOST_OPTIMA
+    return found.is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= found.most_optima
 
 
 def _settle(
@@ -272,9 +332,10 @@ def _settle(
         if same >= 0 or (is_late[index] and not is_stuck):
             continue
         cost, num = target.dim + int(not found.is_smooth), found.num_searches + int(np.sum(known >= 0))
-        if num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
+        is_large = target.dim > _LARGEST_LISTED
+        if is_large and num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
             continue  # no end of them: the next look ends the survey
-        if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= MOST_OPTIMA:
+        if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= found.most_optima:
             continue
         spend(ledger, "atlas", target, cost)
         at = jnp.asarray(state.position[index])
