@@ -15,6 +15,7 @@ import numpy as np
 
 from tempering.atlas.climb import Climbers, climb, placed
 from tempering.atlas.optima import Optima, Shape
+from tempering.atlas.walls import at_walls
 from tempering.atlas.widths import with_measured_widths
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate
@@ -67,6 +68,9 @@ _MOST_LOOKS = 6
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
 """Evaluations of one search, and the step at which it is stuck."""
+_HELD_UP, _CUT_BY, _NEAR = 0.05, 20.0, 0.3
+"""The step at which a search is looked at where a density has walls; how many times as long a step has met one; and
+nats that such a step may promise, so that the wall is near."""
 _FAR = 1e6
 """Coordinates, in the same units, beyond which a search has run away."""
 _NARROWEST, _WIDEST = 1.0, 40.0
@@ -322,7 +326,10 @@ def _settle(
     promise = 0.5 * np.sum(gradient * np.asarray(state.direction, np.float64), axis=1)
     has_arrived = (state.num_taken >= 3) & (promise < _DONE) & ~is_lost
     is_late = (state.num_ticks >= _LONGEST) | (state.step < _SHORTEST_STEP)
-    for index in np.flatnonzero((has_arrived | is_late) & (known < 0) & ~is_lost):
+    # Where some starts had no density, a step that was cut again and again may have met a wall.
+    is_near = _CUT_BY * state.step * 2.0 * np.abs(promise) < _NEAR
+    is_held_up = (state.step < _HELD_UP) & is_near & (state.num_taken > 0) & (found.num_outside > 0)
+    for index in np.flatnonzero((has_arrived | is_late | is_held_up) & (known < 0) & ~is_lost):
         own = slice(index, index + 1)
         same = optima.same(position[index], float(value[index]))
         same = same if same >= 0 else int(optima.recognise(position[own], value[own], gradient[own])[0])
@@ -359,10 +366,18 @@ def _settle(
             shape = shape.here(position[index], float(value[index])) if is_level else shape
             known[index] = optima.add(with_measured_widths(target, shape, ledger, limit))
             continue
+        walled, along = None, None
+        if is_held_up[index]:
+            reach = _CUT_BY * float(state.step[index]) * np.asarray(state.direction[index], np.float64)
+            own = (position[index], float(value[index]), gradient[index], hessian, reach)
+            walled, along = at_walls(target, *own, ledger, limit)
+        if walled is not None:
+            known[index] = optima.add(walled)
+            continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
-        state.num_looks[index] += 1
+        state.num_looks[index] += int(along is None)
         is_late[index] = state.num_looks[index] >= _MOST_LOOKS
-        state.direction[index], state.step[index] = shape.ascent, 1.0
+        state.direction[index], state.step[index] = shape.ascent if along is None else along, 1.0
         state.num_kept[index], state.num_taken[index] = 0, 1
     is_home = known >= 0
     np.add.at(optima.hits, known[is_home], 1)
