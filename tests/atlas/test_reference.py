@@ -128,7 +128,7 @@ def judged(log_density, optima, seed=0):
 def test_the_referee_passes_a_reference_that_covers():
     judgement, ledger = judged(lambda x: -0.5 * jnp.sum(x**2), optima_of(np.zeros((1, 3)), np.eye(3)[None]))
     assert judgement.is_good, judgement
-    assert ledger.points["atlas"] == 2000 + 2 * 32 * (1 + 48 * kernel_of(Exploration(), 3).evaluations_per_step)
+    assert ledger.points["reference"] == 2000 + 2 * 32 * (1 + 48 * kernel_of(Exploration(), 3).evaluations_per_step)
 
 
 def test_the_referee_sees_a_mode_that_the_reference_lacks():

@@ -19,11 +19,11 @@ from tempering.atlas.mixture import (
     mixture_of,
 )
 from tempering.atlas.optima import Optima
-from tempering.atlas.patch import has_much_heavy, with_patches
+from tempering.atlas.patch import cost_of_patches, has_much_heavy, with_patches
 from tempering.devices.keys import folded
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target
-from tempering.targets.cost import spend
+from tempering.targets.cost import points_per_gradient, spend
 from tempering.targets.rows import evaluate_rows
 from tempering.types import Key
 from tempering.weights.pareto import pareto_k
@@ -42,6 +42,8 @@ _ENOUGH, _GAIN, _HIGH_K = 0.6, 1.15, 0.5
 k above which a few draws stand for what the components do not reach."""
 _COLLAPSED = 0.5
 """Share of a round over the best before it, below which one heavy draw decides it."""
+_STAGE = "reference"
+"""Of the ledger."""
 
 
 @dataclass
@@ -104,9 +106,9 @@ def first_guess(optima: Optima) -> StudentMixture:
     return mixture_of(weight, optima.position, optima.covariance, FIRST_NU, FIRST_WIDENING)
 
 
-def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, stage: str = "atlas") -> None:
+def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger) -> None:
     """`num` draws more of the latest mixture, one evaluation each."""
-    spend(ledger, stage, target, num)
+    spend(ledger, _STAGE, target, num)
     mixture = drawn.mixtures[-1]
     position = drawn_of(key, mixture, num)
     value, gradient = evaluate_rows(target, position)
@@ -134,6 +136,7 @@ def adapted(
     ledger: Ledger,
     on_round: Callable[[int, float], None] = lambda index, share: None,
     before: Drawn | None = None,
+    held_back: int = 0,
 ) -> Drawn:
     """A reference and its weighted draws, after as many rounds as help.
 
@@ -143,18 +146,21 @@ def adapted(
         num_per_round: draws of the first round; each later one makes as many.
         on_round: called with the number of the round and the effective share of its draws.
         before: draws of a reference with fewer components, which stay in use; `optima` has all of its components.
+        held_back: evaluations of the stage that must be left. A round after the first is made if it leaves them.
     """
     drawn = Drawn([first_guess(optima)]) if before is None else before
     if before is not None:  # the latest, of which nothing is drawn yet, gives way
         drawn.mixtures[-1] = _improved(drawn, optima)
     index, last = 0, most_rounds - 1
+    cost = num_per_round * points_per_gradient(target)
     while True:
         draw_more(folded(key, index), target, drawn, num_per_round, ledger)
         share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
         has_much = has_much_heavy(drawn.log_heaviness())
         has_tail = has_much or pareto_k(drawn.log_weights()) > _HIGH_K
-        if has_tail and index < (2 * most_rounds if has_much else most_rounds):
+        can_be_patched = ledger.left(_STAGE) - held_back >= cost + cost_of_patches(target)
+        if has_tail and can_be_patched and index < (2 * most_rounds if has_much else most_rounds):
             optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
         drawn.mixtures.append(_improved(drawn, optima))
         best = max(drawn.shares[:-1], default=0.0)
@@ -164,7 +170,7 @@ def adapted(
             last = max(last, min(index + 1, most_rounds + 1))
         elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * best):
             break
-        if index >= last:
+        if index >= last or ledger.left(_STAGE) - held_back < cost:
             break
         index += 1
     drawn.components = optima

@@ -7,20 +7,22 @@ import numpy as np
 
 from tempering.atlas.adapt import Drawn
 from tempering.atlas.mixture import log_densities
+from tempering.atlas.negligible import are_negligible
 from tempering.atlas.optima import Optima
-from tempering.atlas.referee import rank_p_value, walk
+from tempering.atlas.referee import planned_evaluations, rank_p_value, walk
 from tempering.devices.keys import generator, split
 from tempering.kernels import Kernel
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.ledger import Ledger
 from tempering.targets import Units
 from tempering.targets.base import Target
+from tempering.targets.cost import points_per_gradient
 from tempering.types import Key
 from tempering.weights.hidden import hidden_limit
 from tempering.weights.pareto import pareto_k
 from tempering.weights.resample import systematic_indices
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "cost_of_judging", "judge"]
 
 MOST_HIDDEN = 0.005
 """Share of the chains' states that may be hidden."""
@@ -38,7 +40,8 @@ class Judgement:
 
     Args:
         share, pareto_k: of the weights of the latest draws, and of all.
-        hidden_share: of the chains' states, where the reference has practically nothing.
+        hidden_share: of the chains' states, where the reference has practically nothing. Places that hold next to
+            nothing are left out, where optima are very many.
         p_value: of the ranks of chains that started from weighted draws.
         hidden, log_heaviness: these states, and log p - log q - log Z there.
     """
@@ -76,6 +79,11 @@ class Judgement:
         return self.covers and self.share >= LEAST_SHARE
 
 
+def cost_of_judging(target: Target, kernel: Kernel, num_chains: int, num_steps: int) -> int:
+    """The evaluations that `judge` spends."""
+    return 2 * planned_evaluations(num_chains, num_steps, kernel) * points_per_gradient(target)
+
+
 def judge(
     key: Key,
     target: Target,
@@ -105,8 +113,14 @@ def judge(
     ]
     ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
     limit = log_z + hidden_limit(log_weights - log_z)
-    hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
     last = np.concatenate([walks[1].position[-1], walks[1].log_density[-1][:, None], ratios[1][-1][:, None]], axis=1)
+    for one, ratio in zip(walks, ratios, strict=True):
+        is_hidden = ~(ratio <= limit)
+        chains = np.flatnonzero(np.any(is_hidden, axis=0))
+        latest = is_hidden.shape[0] - 1 - np.argmax(is_hidden[::-1, chains], axis=0)
+        counts_not = are_negligible(target, optima, one.position[latest, chains], log_z, ledger)
+        ratio[:, chains[counts_not]] = -np.inf
+    hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
     draws = np.concatenate([drawn.position, drawn.log_density[:, None], log_weights[:, None]], axis=1)
     is_usable = np.isfinite(log_weights)
     p_value = rank_p_value(last, draws[is_usable], weights[is_usable])

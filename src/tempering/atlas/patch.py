@@ -57,7 +57,7 @@ def with_patches(
     log_heaviness: np.ndarray,
     log_z: float,
     ledger: Ledger,
-    stage: str = "atlas",
+    stage: str = "reference",
 ) -> Optima:
     """The components of a reference, and more of them at its heaviest points; the same where none is heavy.
 

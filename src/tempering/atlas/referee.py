@@ -66,7 +66,7 @@ def walk(
         value, gradient = evaluate_rows(target, scale * np.asarray(own)[0])
         return ChainState(own, *jax.device_put((value[None], (gradient * scale)[None])))
 
-    state, _ = start(key_start, scaled, kernel, places, betas, ledger, "atlas", evaluated)
+    state, _ = start(key_start, scaled, kernel, places, betas, ledger, "reference", evaluated)
     rules = Rules.of(kernel.optimal_acceptance, 1, half, "even_odd")
     _, draws = run(
         key_run,
@@ -79,7 +79,7 @@ def walk(
         num_draws=_NUM_KEPT,
         thin=half // _NUM_KEPT,
         ledger=ledger,
-        stage="atlas",
+        stage="reference",
     )
     return Walked(np.asarray(draws.position)[0] * scale, np.asarray(draws.log_density)[0])
 

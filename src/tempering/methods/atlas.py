@@ -10,10 +10,10 @@ import numpy as np
 
 from tempering.atlas.adapt import Drawn, adapted
 from tempering.atlas.even import evened
-from tempering.atlas.judge import MOST_HIDDEN, Judgement, judge
+from tempering.atlas.judge import MOST_HIDDEN, Judgement, cost_of_judging, judge
 from tempering.atlas.mixture import StudentMixture, blank_mixture
 from tempering.atlas.optima import Optima, Shape
-from tempering.atlas.patch import with_patches
+from tempering.atlas.patch import cost_of_patches, with_patches
 from tempering.atlas.survey import LEAST_SEARCHES, TIME_SHARE, Survey, survey
 from tempering.devices.keys import folded, generator, split
 from tempering.errors import DensityError
@@ -39,12 +39,14 @@ Tell = Callable[..., None]
 _LARGEST_DIM = 256
 """Second derivatives are as many evaluations for every optimum, and their square is kept."""
 SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
-"""Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
+"""Of the share: what searches may take, what four rounds of draws take, what the referee takes. Rounds and referees
+are a stage of their own, `reference`, which may take a share too, all of them together."""
+_HELD_BACK = 0.25
+"""Of the share of that stage: for learned coordinates, in which the reference is made once more."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_TRIES, _MOST_TRIES_NEARLY, _NEARLY = 3, 6, 0.05
 """Of a reference: each after the first has what the referee's chains found beyond the one before. There are more where
-no more than the last of these of the chains' states is left uncovered, a curved valley is covered piece by piece, as
-long as tries together have taken less than searches may."""
+no more than the last of these of the chains' states is left uncovered: a curved valley is covered piece by piece."""
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
@@ -155,6 +157,7 @@ def _search(
     each, kernel = points_per_gradient(target), kernel_of(settings.exploration, target.dim)
     budget = (ledger.budget or default_budget(target.dim) * each) // each
     affordable = int(settings.atlas.share * budget)
+    ledger.most = {"atlas": int(SEARCH_SHARE * affordable) * each, "reference": affordable * each}
     seed = int(generator(key_search).integers(_SEED_RANGE))
     points = np.asarray(start_fn(key_start, 256), np.float64)
     optima = Optima(target.dim)
@@ -168,7 +171,7 @@ def _search(
         seed,
         target,
         ledger,
-        int(SEARCH_SHARE * affordable) * each,
+        ledger.most["atlas"],
         scale=settings.initial.scale,
         own_fn=_about(points),
         optima=optima,
@@ -176,7 +179,9 @@ def _search(
     )
     if surveyed.is_closed or len(optima) <= 1:
         on_modes(len(optima))
-    path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell)
+    can_be_shaped = _can_be_shaped(target, surveyed, budget)
+    held_back = int(_HELD_BACK * affordable) * each if can_be_shaped else 0
+    path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell, held_back)
     # There may be one level only, of one network.
     if path == "temperature" or not settings.network.is_shared:
         return _found(surveyed)
@@ -189,9 +194,9 @@ def _search(
         even = evened(tried.drawn) if tried.judgement.is_good else None
         return _found(surveyed, tried) if even is None else _found(surveyed, tried._replace(drawn=even[0]), even[1])
     shaped = None
-    if budget >= _LEAST_BUDGET:
+    if can_be_shaped:
         starts = np.concatenate([surveyed.optima.position, points])
-        shaped = _shaped(key_shape, target, starts, surveyed, room, int(_SHAPE_SHARE * budget) * each)
+        shaped = _shaped(key_shape, target, starts, room._replace(held_back=0), int(_SHAPE_SHARE * budget) * each)
     if shaped is not None:
         return _found(surveyed, *shaped)
     return _found(surveyed, tried if tried is not None and tried.judgement.is_usable else None)
@@ -205,6 +210,8 @@ class _Room(NamedTuple):
     start_fn: StartFn
     ledger: Ledger
     tell: Tell
+    held_back: int = 0
+    """Evaluations of the stage that must be left."""
 
 
 class _Tried(NamedTuple):
@@ -215,16 +222,25 @@ class _Tried(NamedTuple):
 
 
 def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | None:
-    """A reference made of the optima, improved by its draws and judged; None where no draw has a density."""
+    """A reference made of the optima, improved by its draws and judged; None where no draw has a density.
+
+    Every batch is held against what is left of the stage's share before it is made; None where that is too little.
+    """
     key_draw, key_judge = split(key)
     affordable, tell = room.affordable, room.tell
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
     on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
-    drawn, tried, hidden, components, before_all = None, None, np.inf, optima, room.ledger.total
+    judging = cost_of_judging(target, room.kernel, chains, steps)
+    least = room.held_back + judging + num * points_per_gradient(target)
+    drawn, tried, hidden, components = None, None, np.inf, optima
+    if room.ledger.left("reference") < least:
+        return None
     for index in range(_MOST_TRIES_NEARLY):
         keys = [folded(key, index) if index else key for key in (key_draw, key_judge)]
-        drawn = adapted(keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
+        drawn = adapted(
+            keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn, room.held_back + judging
+        )
         if not np.any(np.isfinite(drawn.log_weights())):
             return None
         own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
@@ -234,9 +250,10 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
             return None
         before, hidden = hidden, tried.judgement.hidden_share
         is_near = hidden <= _NEARLY and tried.judgement.share >= LEAST_SHAPED
-        is_near &= room.ledger.total - before_all < affordable * points_per_gradient(target)
         is_better = hidden <= 0.5 * before and index + 1 < _MOST_TRIES
         if hidden <= MOST_HIDDEN or index + 1 == _MOST_TRIES_NEARLY or not (is_better or is_near):
+            break
+        if room.ledger.left("reference") < least + cost_of_patches(target):
             break
         # What chains found, and no optimum shows, is made a part of the reference.
         known = drawn.components or optima
@@ -246,17 +263,20 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     return tried
 
 
-def _shaped(
-    key: Key, target: Target, points: np.ndarray, surveyed: Survey, room: _Room, most_evaluations: int
-) -> tuple[_Tried, Triangular] | None:
-    """Coordinates in which the density is nearly normal, and a reference in them; None where there are none.
+def _can_be_shaped(target: Target, surveyed: Survey, budget: int) -> bool:
+    """Whether coordinates may be learned in which the density is nearly normal.
 
     They are looked for where searches closed in on few optima that do not show the density's shape, or found no way
     up: a curved valley, a funnel. Where optima are many they would not help.
     """
     is_open = not surveyed.is_closed and surveyed.num_lost < surveyed.num_searches
-    if is_open or target.dim > _LARGEST_SHAPED:
-        return None
+    return budget >= _LEAST_BUDGET and target.dim <= _LARGEST_SHAPED and not is_open
+
+
+def _shaped(
+    key: Key, target: Target, points: np.ndarray, room: _Room, most_evaluations: int
+) -> tuple[_Tried, Triangular] | None:
+    """Coordinates in which the density is nearly normal, and a reference in them; None where there are none."""
     key_learn, key_try = split(key)
     room.tell("learning coordinates", 0, 0, 1)
     learned = learned_shape(key_learn, target, jnp.asarray(points, jnp.float32), room.ledger, most_evaluations)

@@ -40,6 +40,7 @@ DRAWS, REFERENCE = "#0072B2", "#D55E00"
 SERIES = ("#0072B2", "#56B4E9", "#009E73", "#CC79A7")
 STAGE_COLOURS = {
     "atlas": "#CC79A7",
+    "reference": "#E3A8C8",
     "shape": "#8C6BB1",
     "pilot": "#999999",
     "initial_pt": "#0072B2",

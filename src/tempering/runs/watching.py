@@ -38,7 +38,7 @@ LOGGER.addHandler(logging.NullHandler())
 STATS = "stats.jsonl"
 _LEDGER_STAGES = {
     "searching for modes": "atlas",
-    "drawing from modes": "atlas",
+    "drawing from modes": "reference",
     "learning coordinates": "shape",
     "pilot": "pilot",
     "initial PT": "initial_pt",

@@ -20,7 +20,7 @@ __all__ = ["evaluate_rows"]
 
 _ROOM = 8192
 """Points of a call: room for so many, of which those asked for are evaluated, part by part."""
-_PART, _PART_OF_GPU = 256, 2048
+_PART, _PART_OF_GPU = 64, 2048
 """Points of a part. The last one is filled up: the more points, the larger the share of them that nobody asked for. On
 a GPU these take no time, and a small part would leave it idle."""
 _FEW = 2
