@@ -17,7 +17,7 @@ from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
 from tempering.devices import check_devices, use
 from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import RunFolderError, SettingsError, what_is
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget, most_points
 from tempering.methods.hours import within_hours
@@ -334,7 +334,7 @@ def _settings(method: str, given: Any, target: Target) -> Any:
     is_whole, wanted = isinstance(given, MethodSettings | BaselineSettings), SETTINGS_OF[method]
     if given is not None and not is_whole and not isinstance(given, Mapping):
         raise SettingsError(
-            f"settings is a {type(given).__name__}; give {wanted.__name__}(…), or a dict of changes such as "
+            f"settings is {what_is(given)}; give {wanted.__name__}(…), or a dict of changes such as "
             '{"training.num_steps": 2000}'
         )
     particles = {} if target.geometry is None else target.geometry.as_dict()
@@ -358,7 +358,7 @@ def _refuse_for_baseline(method: str, **given: Any) -> None:
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
     try:
         if isinstance(ladder, str):  # its letters might be digits
-            raise TypeError("a string is no list of temperatures")
+            raise TypeError("a string is not a list of temperatures")
         return tuple(float(temperature) for temperature in ladder)
     except (TypeError, ValueError) as error:
         raise SettingsError(

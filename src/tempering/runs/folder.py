@@ -150,7 +150,7 @@ class RunFolder:
         try:
             note = json.loads(str(arrays.pop(_NOTE)))
         except (KeyError, ValueError) as error:
-            raise RunFolderError(f"{place} is no part of a run; delete it and resume") from error
+            raise RunFolderError(f"{place} is not a part of a run; delete it and resume") from error
         return arrays, note
 
     def save(self, level: int, part: str, arrays: dict[str, np.ndarray], note: dict[str, Any]) -> None:

@@ -42,8 +42,8 @@ from tempering.sampler.diagnosis.verdict import Finding
 __all__ = ["beside_prior", "recorded_findings", "weight_findings"]
 
 _REFERENCE = (
-    "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
-    "temperature, where p^(1/T) of a heavy tail has none"
+    "give `reference=`, a proper distribution that covers the density: the path from it can be normalised at every "
+    "temperature, and p^(1/T) of a heavy tail cannot"
 )
 _MORE = "go on with `improve(budget=…)`, raise `budget`, or give more levels in `ladder=`"
 _COVER = (
@@ -89,7 +89,7 @@ def _pilot(checks: Checks) -> list[Finding]:
         measured = f"{checks.num_optima} optima from {checks.atlas_num_searches:,.0f} searches uphill"
         return [Finding(search, "good", measured, "searches from near and far end where others have ended")]
     if checks.pilot_temperature is None:
-        meaning = "the ladder was given and no pilot was run, so that nobody looked beyond the starting points"
+        meaning = "the ladder was given and no pilot was run: nothing looked beyond the starting points"
         return [Finding(search, "unchecked", "no scouts were sent", meaning, f"leave out `ladder=`, or {_COVER}")]
     hottest, rhat = checks.pilot_temperature, _number(checks.pilot_rhat)
     scout, reach = checks.scout_rhat, checks.scout_reach
@@ -104,12 +104,12 @@ def _pilot(checks: Checks) -> list[Finding]:
         findings.append(Finding(name, "good", measured, "chains from different starts agree"))
     if checks.is_running_away:
         measured = f"above T = {hottest:.4g}"
-        meaning = "hot chains run away: p^(1/T) has no normaliser there, or hardly one"
+        meaning = "hot chains run away: the integral of p^(1/T) is infinite there, or nearly"
         if scout is None or (reach or 1.0) < LEAST_REACH:
             findings.append(Finding("heavy tails", "doubtful", measured, meaning, _REFERENCE))
     if scout is not None:
         measured = f"scouts went {_number(reach):.4g} times as hot, R-hat {scout:.2f} when they were back"
-        meaning = "they found nothing that the chains had not seen, or the ladder was made hotter until it was shared"
+        meaning = "the scouts found nothing new, or the ladder was made hotter until chains reached it too"
         findings.append(Finding(search, "good", measured, meaning))
     elif hottest >= FAR_ENOUGH:
         findings.append(Finding(search, "good", f"chains were heated to T = {hottest:.4g}", "no scouts were needed"))
@@ -168,7 +168,7 @@ def _start(levels: list[LevelRecord], checks: Checks) -> list[Finding]:
     measured = f"virial {balance:.2f} ± {error:.2f} at T = {hottest.temperature:.4g}, which should be 1"
     is_growing = growth is not None and growth > 1.1
     if balance + 4.0 * error < LEAST_VIRIAL and (is_growing or checks.is_running_away):
-        meaning = "hot chains spread further and further: p^(1/T) has probably no normaliser there"
+        meaning = "hot chains spread further and further: the integral of p^(1/T) is probably infinite there"
         findings.append(Finding("the hottest level is proper", "doubtful", measured, meaning, _REFERENCE))
     return findings
 
