@@ -190,7 +190,7 @@ def _way(sampler) -> list[Finding]:
     sizes = [share * (record.num_draws or math.inf) for share, record in zip(shares, guided, strict=True)]
     worst = min(range(len(guided)), key=lambda k: sizes[k] if math.isfinite(sizes[k]) else shares[k])
     record, size = guided[worst], sizes[worst]
-    number = f", {size:.0f} draws" if math.isfinite(size) else ""
+    number = f", {size:,.0f} effective draws" if math.isfinite(size) else ""
     measured = f"lowest effective share {record.ess_fraction:.3f}{number} at T = {record.temperature:.4g}"
     tails = [level.pareto_k for level in guided if level.pareto_k is not None]
     measured += f", largest Pareto k {max(tails):.2f}" if tails else ""
@@ -310,15 +310,16 @@ def _covered(sampler) -> list[Finding]:
     num, share, error = checks.num_evidence, checks.hidden_share, checks.hidden_error
     if num is None:
         return []
+    samples = "samples of hotter levels" if len(sampler.levels) > 1 else "samples drawn from the modes"
     if num < FEW_EVIDENCE or share is None or error is None:
-        meaning = "too few samples of hotter levels count at T = 1 to check the model with them"
+        meaning = f"too few {samples} count at T = 1 to check the model with them"
         return [Finding(name, "unknown", f"{num:.0f} effective samples", meaning, _enough(sampler, num, FEW_EVIDENCE))]
-    measured = f"{share:.1%} ± {error:.1%} of the mass of {num:.0f} samples of hotter levels"
+    measured = f"{share:.1%} ± {error:.1%} of the mass of {num:,.0f} {samples}"
     if is_beyond_chance(share, error, checks.num_hidden, HIDDEN):
         status = "wrong" if is_beyond_chance(share, error, checks.num_hidden, MUCH_HIDDEN) else "doubtful"
-        meaning = "hotter levels have samples where the final model has practically no density: it misses them"
+        meaning = f"{samples} lie where the final model has practically no density: it misses them"
         return [Finding(name, status, measured, meaning, f"{_MORE}, or train longer")]
-    return [Finding(name, "good", measured, "the model draws what hotter levels have")]
+    return [Finding(name, "good", measured, "the model draws where these samples lie")]
 
 
 def _number(value) -> float:
