@@ -104,4 +104,4 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], pictures: Seque
 def _stacked(cell: str) -> str:
     """A number over its error, so that seven columns fit."""
     value, sign, error = parted(cell)
-    return escape(value) + (f"<br><small>{sign} {escape(error)}</small>" if error else "")
+    return escape(value) + (f'<small style="display:block">{sign} {escape(error)}</small>' if error else "")
