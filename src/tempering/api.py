@@ -309,7 +309,10 @@ def load(
         options = {"like": like, "prior": prior, "prior_transform": prior_transform}
         return Samplers(tuple(load(folder_of(folder, seed), log_density, **options) for seed in seeds), seeds)
     if not (folder / "sampler.json").exists():
-        raise RunFolderError(f"{folder} holds no finished sampler (sampler.json is missing); fit or resume it first")
+        raise RunFolderError(
+            f"{folder} holds no finished sampler (sampler.json is missing); wait for a fit that is still going, "
+            "go on with one that was stopped (`tempering resume`, or the same call of tp.fit), or give another folder"
+        )
     if log_density is None and (folder / "config.json").exists():
         config = RunFolder.read_config(folder)
         if config.target.name not in (OWN_DENSITY, OWN_MODEL):

@@ -75,6 +75,8 @@ def own_config(
     arguments["checksum"] = checksum(source.files)
     if data is not None:
         place = Path(data).resolve()
+        if not place.is_file():
+            raise SettingsError(f"{data} is not a file; give the data of the model, .npz or .json, by --data")
         arguments |= {"data": str(data), "data_path": str(place), "data_checksum": checksum((place,))}
     if dim is not None:
         arguments["dim"] = dim
@@ -229,11 +231,11 @@ def _read(source: Source, arguments: Mapping[str, int | float | str]) -> Target:
     value, names, name = read_model(source)
     model = _given_whole(value)
     if model is not None:
-        _refuse(source, f"{what_is(value)}", dim=dim, data=data)
+        _refuse(source, what_is(value), dim=dim, data=data)
         return as_fitted(model, None, None, None)
     if not callable(value):
         raise SettingsError(
-            f"{source.given} is of type {type(value).__name__}; it must be a function of one point, a target, a "
+            f"{source.given} is {what_is(value)}; it must be a function of one point, a target, a "
             "function that returns one, or a model of NumPyro, PyMC or Stan"
         )
     inputs = _inputs(value, names, None if data is None else Path(str(data)), source)

@@ -112,7 +112,7 @@ class RunFolder:
         if not path.is_dir():
             raise RunFolderError(f"{path} is not a folder; give the folder of a run")
         if not (path / "config.json").exists():
-            raise RunFolderError(f"{path} holds no config.json; it is not the folder of a run")
+            raise RunFolderError(f"{path} holds no config.json; give the folder of a run, the one after --out or out=")
         config = cls.read_config(path)
         lock = _lock(path)
         _sweep(path)

@@ -83,7 +83,7 @@ def _refereed(checks: Checks) -> Finding:
     hidden, p_value = checks.atlas_hidden, checks.atlas_p_value
     if hidden is None or p_value is None:
         return Finding(name, "unchecked", "none walked", "nothing checked whether the modes cover the density", _WIDER)
-    measured = f"{hidden:.1%} of their states uncovered, ranks among weighted draws uneven at p = {p_value:.2g}"
+    measured = f"{hidden:.1%} of their states uncovered; even ranks among weighted draws: p = {p_value:.2g}"
     meaning = "chains go where draws from the modes have practically no density: the modes do not cover everything"
     if hidden > MOST_HIDDEN or p_value < LEAST_P_VALUE:
         return Finding(name, "doubtful", measured, meaning, "set atlas.path=temperature, or raise `budget`")
