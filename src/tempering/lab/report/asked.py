@@ -66,7 +66,7 @@ def _density_words(story: Story) -> str:
         return ". ".join(filter(None, [words, str(story.config.get("description") or "")]))
     if chart.get("name") in ("prior", "given prior", "prior_transform") and not chart.get("is_box"):
         return "your likelihood, with your prior; log Z is the evidence"
-    return "your log density"
+    return "your log density" if story.sampler else "a density of your own"  # a prior is on record at the end alone
 
 
 def parameter_words(story: Story) -> dict[str, str]:
