@@ -300,7 +300,7 @@ def load(
         >>> tp.load("no-such-folder")
         Traceback (most recent call last):
         ...
-        tempering.errors.RunFolderError: no-such-folder holds no finished sampler ...
+        tempering.errors.RunFolderError: no-such-folder is not a folder; ...
     """
     keep_programs()
     folder = as_path(folder)
@@ -308,6 +308,8 @@ def load(
     if seeds is not None:
         options = {"like": like, "prior": prior, "prior_transform": prior_transform}
         return Samplers(tuple(load(folder_of(folder, seed), log_density, **options) for seed in seeds), seeds)
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder; give the folder of a fit (`out=`) or of a saved sampler")
     if not (folder / "sampler.json").exists():
         raise RunFolderError(
             f"{folder} holds no finished sampler (sampler.json is missing); wait for a fit that is still going, "

@@ -12,6 +12,7 @@ __all__ = [
     "TemperingError",
     "first_line",
     "install_command",
+    "interval_fault",
     "nearest",
     "require_extra",
     "what_is",
@@ -78,6 +79,15 @@ def what_is(value: object) -> str:
     """
     name = type(value).__name__
     return _COMMON.get(name) or with_article(name)
+
+
+def interval_fault(is_ordered: bool) -> str:
+    """Why the two ends of an interval are refused."""
+    if not is_ordered:
+        return "low must be less than high"
+    return (
+        "single precision cannot tell the ends apart, or cannot hold their difference; take another unit"
+    )
 
 
 EXTRAS = {
