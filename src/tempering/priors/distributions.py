@@ -94,7 +94,7 @@ class Uniform(Distribution):
         middle = (0.5 * (ends[0] + ends[1])).astype(np.float32)
         is_narrow = ends[1] - ends[0] < float(np.finfo(np.float32).max)
         if not np.all(is_narrow & (ends[0] < middle) & (middle < ends[1])):
-            fault = interval_fault(bool(np.all(ends[0] < ends[1])))
+            fault = interval_fault(bool(np.all(np.asarray(low, np.float64) < np.asarray(high, np.float64))))
             raise SettingsError(f"Uniform({_shown(low)}, {_shown(high)}) is not allowed: {fault}")
 
     @classmethod
