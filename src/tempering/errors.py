@@ -85,9 +85,7 @@ def interval_fault(is_ordered: bool) -> str:
     """Why the two ends of an interval are refused."""
     if not is_ordered:
         return "low must be less than high"
-    return (
-        "single precision cannot tell the ends apart, or cannot hold their difference; take another unit"
-    )
+    return "single precision cannot tell the ends apart, or cannot hold their difference; take another unit"
 
 
 EXTRAS = {
