@@ -229,7 +229,7 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     key_draw, key_judge = split(key)
     affordable, tell = room.affordable, room.tell
     num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
-    on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
+    on_round = lambda index, share: tell("fitting the modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
     judging = cost_of_judging(target, room.kernel, chains, steps)
     least = room.held_back + judging + num * points_per_gradient(target)

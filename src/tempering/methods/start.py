@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, what_is
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target
@@ -91,14 +91,12 @@ def rows_of(init: Any, target: Any, what: str = "init", num: int | None = None) 
     dim = target.dim if chart is None else chart.full_dim
     try:
         if structure is None and np.iscomplexobj(init):
-            raise TypeError("complex numbers are no points")
+            raise TypeError("points must be real numbers, not complex ones")
         rows = np.asarray(init, np.float32) if structure is None else structure.flatten(init, what)
     except SettingsError:
         raise
     except (TypeError, ValueError) as error:
-        raise SettingsError(
-            f"{what} is a {type(init).__name__} that is no array of numbers; give (n, {dim})"
-        ) from error
+        raise SettingsError(f"{what} is {what_is(init)} that is not an array of numbers; give (n, {dim})") from error
     if num is not None and rows.shape != (num, dim):
         raise SettingsError(f"{what} returned shape {rows.shape}; it must return ({num}, {dim})")
     if rows.ndim != 2 or rows.shape[1] != dim or rows.shape[0] == 0:

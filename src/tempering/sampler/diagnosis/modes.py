@@ -77,7 +77,7 @@ def _searched(checks: Checks, unseen: float) -> Finding:
     lost = checks.atlas_num_lost or 0.0
     # Learned coordinates are for densities that searches find no way up; nobody draws from the optima there.
     if checks.path == "reference" and lost > MOST_LOST * num:
-        measured += f", {lost:,.0f} more came to nothing"
+        measured += f", {lost:,.0f} more ended at no optimum"
         return Finding(name, "doubtful", measured, "they may have been on their way to other modes", _WIDER)
     if chance > LIKELY_MORE:
         return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
@@ -92,8 +92,8 @@ def _refereed(checks: Checks) -> Finding:
     name = "the referee's chains"
     hidden, p_value = checks.atlas_hidden, checks.atlas_p_value
     if hidden is None or p_value is None:
-        return Finding(name, "unchecked", "none walked", "nobody looked whether the modes cover the density", _WIDER)
-    measured = f"{hidden:.1%} of their states uncovered, ranks among weighted draws uneven at p = {p_value:.2g}"
+        return Finding(name, "unchecked", "none walked", "nothing checked whether the modes cover the density", _WIDER)
+    measured = f"{hidden:.1%} of their states uncovered; even ranks among weighted draws: p = {p_value:.2g}"
     meaning = "chains go where draws from the modes have practically no density: the modes do not cover everything"
     if hidden > MOST_HIDDEN or p_value < LEAST_P_VALUE:
         return Finding(name, "doubtful", measured, meaning, "set atlas.path=temperature, or raise `budget`")
