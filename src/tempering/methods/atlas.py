@@ -27,14 +27,24 @@ from tempering.settings import MethodSettings
 from tempering.shape import learned_shape
 from tempering.targets import Target
 from tempering.targets.cost import has_gradient, points_per_gradient
+from tempering.targets.rows import whole_parts
 from tempering.targets.shaped import Shaped
 from tempering.transforms.triangular import Triangular
 from tempering.types import Array, Float, Key
 
-__all__ = ["SEARCH_SHARE", "Found", "Tell", "find_modes", "has_atlas"]
+__all__ = ["SEARCH_SHARE", "Found", "OnModes", "Tell", "find_modes", "has_atlas", "no_modes"]
 
 Tell = Callable[..., None]
 """Reports progress: stage, level, what is done and in all, and readings by name."""
+
+OnModes = Callable[..., None]
+"""Hears the number of modes that are known, and by `is_all` whether they are taken for all."""
+
+
+def no_modes(num: int, *, is_all: bool) -> None:
+    """Nobody hears."""
+    del num, is_all
+
 
 _LARGEST_DIM = 256
 """Second derivatives are as many evaluations for every optimum, and their square is kept."""
@@ -53,8 +63,9 @@ _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 _LEAST_BUDGET = 30_000
 """Below which coordinates are not learned: the temperature path would have too little left."""
 _SEED_RANGE = 2**31 - 1
-_FEW = 0.01
-"""Optima that were found once, over the searches: up to this nearly all are known."""
+_FEW, _MANY = 0.01, 1000
+"""Optima that were found once, over the searches, up to which most are known; searches after which all are, if none is
+such an optimum."""
 
 
 class Found(eqx.Module):
@@ -131,7 +142,7 @@ def find_modes(
     start_fn: StartFn,
     journal: Journal,
     tell: Tell,
-    on_modes: Callable[[int], None] = lambda num: None,
+    on_modes: OnModes = no_modes,
 ) -> Found:
     """Search uphill, make a reference of the optima, and let a referee judge it; or find it kept.
 
@@ -151,7 +162,7 @@ def _search(
     start_fn: StartFn,
     ledger: Ledger,
     tell: Tell,
-    on_modes: Callable[[int], None],
+    on_modes: OnModes,
 ) -> Found:
     key_search, key_draw, key_shape, key_start = split(key, 4)
     each, kernel = points_per_gradient(target), kernel_of(settings.exploration, target.dim)
@@ -165,7 +176,7 @@ def _search(
     def on_look(done: int, _: int) -> None:
         tell("searching for modes", 0, ledger.total, affordable * each)
         if done >= LEAST_SEARCHES and np.sum(optima.hits == 1) <= _FEW * done:
-            on_modes(len(optima))
+            on_modes(len(optima), is_all=done >= _MANY and bool(np.all(optima.hits > 1)))
 
     surveyed = survey(
         seed,
@@ -178,7 +189,7 @@ def _search(
         on_look=on_look,
     )
     if surveyed.is_closed or len(optima) <= 1:
-        on_modes(len(optima))
+        on_modes(len(optima), is_all=True)
     can_be_shaped = _can_be_shaped(target, surveyed, budget)
     held_back = int(_HELD_BACK * affordable) * each if can_be_shaped else 0
     path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell, held_back)
@@ -228,7 +239,7 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     """
     key_draw, key_judge = split(key)
     affordable, tell = room.affordable, room.tell
-    num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
+    num = whole_parts(int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS)))
     on_round = lambda index, share: tell("fitting the modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
     judging = cost_of_judging(target, room.kernel, chains, steps)

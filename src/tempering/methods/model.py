@@ -27,11 +27,11 @@ def model_of_buffer(
 ) -> DiffusionModel:
     """What the network makes of samples at T = 1."""
     denoiser, prior, levels = _round_network(noise, buffer, sigma_max, has_gradients=has_gradients)
-    return DiffusionModel(eqx.tree_at(lambda own: own.network, denoiser, network, is_leaf=_is_none), prior, levels)
+    return DiffusionModel(eqx.tree_at(lambda own: own.network, denoiser, network), prior, levels)
 
 
-def _is_none(leaf: object) -> bool:
-    return leaf is None
+def _no_network(*_: Array) -> Array:
+    raise NotImplementedError
 
 
 @quick
@@ -40,5 +40,5 @@ def _round_network(
 ) -> tuple[Denoiser, Prior, NoiseLevels]:
     """All of a model but its network, by one program."""
     beta = jnp.ones(())
-    denoiser, prior = denoiser_of(None, noise, buffer, beta), prior_of(noise, buffer, sigma_max)
+    denoiser, prior = denoiser_of(_no_network, noise, buffer, beta), prior_of(noise, buffer, sigma_max)
     return denoiser, prior, noise_levels(noise, buffer, beta, sigma_max, has_gradients=has_gradients)

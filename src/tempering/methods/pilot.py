@@ -1,7 +1,6 @@
 """Before a method samples: ladder, starting points and units of its chains, by a counted pilot if need be."""
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from tempering.devices.keys import split
 from tempering.kernels import kernel_of
-from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
+from tempering.methods.atlas import Found, OnModes, Tell, find_modes, has_atlas, no_modes
 from tempering.methods.budget import default_budget, pilot_settings, sized_if_possible, with_ceiling
 from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.start import inhabited, own_start
@@ -100,7 +99,7 @@ def prepare(
     start_fn: StartFn | None,
     journal: Journal,
     tell: Tell,
-    on_modes: Callable[[int], None] = lambda num: None,
+    on_modes: OnModes = no_modes,
 ) -> tuple[Settings, Start]:
     """The settings with every number settled, and the ladder: as given, or from a counted pilot and the budget.
 

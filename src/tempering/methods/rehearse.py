@@ -42,10 +42,12 @@ class Rehearsal:
         if not self._has_atlas:
             self._begin(settings.network)
 
-    def on_modes(self, num: int) -> None:
-        """So many modes are known, and hardly more are to be expected: the first call counts."""
+    def on_modes(self, num: int, *, is_all: bool) -> None:
+        """So many modes are known. Programs are begun if these are all, or if twice as many need the same."""
         num = num if num > 1 else likely_components(self._dim)
-        self._begin(with_components(self._settings.network, self._dim, num))
+        network = with_components(self._settings.network, self._dim, num)
+        if is_all or network == with_components(self._settings.network, self._dim, 2 * num):
+            self._begin(network)
 
     def _begin(self, network: Network) -> None:
         settings, dim, ahead = self._settings, self._dim, self._ahead

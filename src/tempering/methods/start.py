@@ -19,7 +19,7 @@ from tempering.types import Array, Float, Key
 
 __all__ = ["inhabited", "own_start", "rows_of"]
 
-_TRIED_SHARE, _MOST_TRIED, _BATCH = 0.05, 10_000, 256
+_TRIED_SHARE, _MOST_TRIED, _BATCH = 0.05, 10_000, 250
 """Of the evaluations that are left, for starting points with a density; how many at the most, and at a time."""
 
 
