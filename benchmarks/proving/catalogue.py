@@ -6,6 +6,7 @@ from functools import cache, partial
 from . import classic, models, physics, shapes
 from .conjugate import CONJUGATE_POSTERIORS
 from .decoys import DECOYS
+from .edges import EDGES
 from .hierarchies import HIERARCHIES
 from .landscapes import LANDSCAPES
 from .likelihoods import GRID_POSTERIORS
@@ -57,6 +58,7 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **RIDGES,
     **LANDSCAPES,
     **DECOYS,
+    **EDGES,
 }
 _RANDOM = "mixture-"
 
