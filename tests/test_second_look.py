@@ -94,7 +94,7 @@ def test_without_more_draws_it_is_an_alarm():
 
 
 def test_a_tail_that_more_draws_confirm_stays_doubtful():
-    sampler, weighted, *_ = look(even(0, 150.0), even(1, 150.0), even(2), even(3, 150.0))
+    sampler, weighted, *_ = look(even(0, 90.0), even(1, 90.0), even(2), even(3, 90.0))
     found = final(sampler, weighted)
     assert found.status == "doubtful" and "by the first 2,000 draws" in found.measured
 
@@ -113,6 +113,7 @@ def test_nobody_looks_again_where_that_would_change_nothing():
     ):
         assert len(look(even(0, 50.0), even(1), even(2), even(3), **options)[1].log_weights) == NUM
     assert len(look(even(0))[1].log_weights) == NUM, "all is well at once"
+    assert len(look(even(0, 2000.0))[1].log_weights) == NUM, "half of the mass in one draw"
     assert len(look(np.random.default_rng(0).normal(0, 4.0, NUM))[1].log_weights) == NUM, "more would be as poor"
 
 

@@ -28,6 +28,9 @@ __all__ = ["look_again"]
 
 _MOST_BATCHES = 3
 """Times as many draws as the first: 15 % of a budget at the most, as the first are 5 % of it."""
+_MOST_UNSEEN = 0.2
+"""Share of the mass beyond the largest weight from which more draws are not worth it: what one weight foretells falls
+to about a quarter with four times as many, and that would still be an alarm."""
 _KEY = 0x2ECD
 """Folded into the key of the first draws."""
 _MADE_LATER = (
@@ -83,7 +86,8 @@ def _is_worth_it(sampler: Sampler, weighted: Weighted) -> bool:
     checks = dataclasses.replace(sampler.checks, num_final_draws=weighted.log_weights.shape[0])
     own = dataclasses.replace(sampler, checks=checks, ess_fraction=weighted.ess_fraction)
     own.paid.note(FIT, weighted)
-    if not weighted.ess_fraction >= LOW_SHARE or weight_findings(own)[0].status == "good":
+    is_hopeless = not weighted.ess_fraction >= LOW_SHARE or weighted.unseen > _MOST_UNSEEN
+    if is_hopeless or weight_findings(own)[0].status == "good":
         return False
     others = (finding for finding in recorded_findings(own) if finding.name not in _MADE_LATER)
     return all(finding.status in ("good", "note") for finding in others)
