@@ -73,9 +73,7 @@ def utilisation(seconds: float, num_points: int, num_batches: int) -> float:
 
 def pace(seconds: float, num_workers: int, num_chains: int, num_steps: int) -> dict[str, object]:
     """Idle shares of sleeping threads with chains at their own pace and in step, step sizes frozen, in one block."""
-    running: Any = importlib.import_module(
-        "tempering.parallel_tempering.run"
-    )  # the package has a function of that name
+    running: Any = importlib.import_module("tempering.parallel_tempering.run")  # the package has a function `run`
     free, found, ends = running.may_run_ahead, {}, []
     kernel, betas, rules = RandomWalk(), betas_of((4.0, 1.0)), Rules.of(0.234, 5, 0, "even_odd")
     positions = jax.random.normal(jax.random.key(0), (2, num_chains // 2, DIM))
