@@ -1,4 +1,4 @@
-"""Chains and searches that do not wait for each other: the same bits as in step, each point once, and less waiting."""
+"""Chains that do not wait for each other: the same bits as in step, each point once, and less waiting."""
 
 import importlib
 import threading
@@ -112,7 +112,7 @@ def test_chains_do_wait_for_those_that_they_exchange_places_with(monkeypatch):
     assert len(sabotaged.calls) > len(plain.calls)
 
 
-def test_searches_at_their_own_pace_have_the_bits_of_searches_in_step(monkeypatch):
+def test_searches_that_nobody_looks_at_in_between_have_the_bits_of_searches_in_step(monkeypatch):
     starts = np.random.default_rng(3).normal(size=(24, DIM))
     ahead, in_step = Uneven(gradient=True), Uneven(gradient=True, seconds=0.0)
     searches = placed(starts, np.ones(24))

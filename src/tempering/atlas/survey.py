@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.adapters.pace import at_own_pace
 from tempering.atlas.climb import Climbers, climb, placed
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.widths import with_measured_widths
@@ -226,10 +225,7 @@ def survey(
         if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
             break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
-        climbed = at_own_pace(
-            climb, (target, state, NUM_TICKS), target=target, num_rows=NUM_SEARCHERS, num_visits=NUM_TICKS
-        )
-        state = jax.tree.map(np.array, climbed)
+        state = jax.tree.map(np.array, climb(target, state, NUM_TICKS))
         is_over = _settle(target, state, found, ledger, before + most_evaluations, looked_at)
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
