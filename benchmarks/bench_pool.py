@@ -6,14 +6,17 @@ Overhead: wall time of parallel tempering on two processes over half the time th
 at most 1.03. Utilisation: the share of the workers' time spent in the callable, where one point in 50 takes ten times
 as long; the aim is 0.95. Trips: seconds of a point that takes no time, by engine; `simulate_cluster.py` uses them.
 Memory: the parent's own, after few points and after many, and with few workers and with many. `--only memory` measures
-one of these alone.
+one of these alone. Pace: 100 threads that sleep evaluate 1,000 chains, one point in 50 ten times as slow, once at
+their own pace and once in step; the share of the threads' time that is idle, and whether the draws are the same bits.
 """
 
+import importlib
 import multiprocessing
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +24,7 @@ import numpy as np
 from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import from_callable
 from tempering.kernels import RandomWalk
-from tempering.parallel_tempering import Rules, advance, betas_of, start
+from tempering.parallel_tempering import Rules, advance, betas_of, run, start
 from tempering.runs.ledger import Ledger
 
 DIM = 5
@@ -66,6 +69,31 @@ def utilisation(seconds: float, num_points: int, num_batches: int) -> float:
         for batch in rows[1:]:
             target.box.values(batch)
         return float(target.box.use.utilisation or 0.0)
+
+
+def pace(seconds: float, num_workers: int, num_chains: int, num_steps: int) -> dict[str, object]:
+    """Idle shares of sleeping threads with chains at their own pace and in step, step sizes frozen, in one block."""
+    running: Any = importlib.import_module("tempering.parallel_tempering.run")  # the package has a function `run`
+    free, found, ends = running.may_run_ahead, {}, []
+    kernel, betas, rules = RandomWalk(), betas_of((4.0, 1.0)), Rules.of(0.234, 5, 0, "even_odd")
+    positions = jax.random.normal(jax.random.key(0), (2, num_chains // 2, DIM))
+    for name, may_run_ahead in (("own pace", free), ("in step", lambda target: False)):
+        running.may_run_ahead = may_run_ahead
+        try:
+            with ThreadPoolExecutor(num_workers) as pool:
+                target = from_callable(Sleeping(seconds, 0.02), DIM, pool=pool)
+                state, _ = start(jax.random.key(1), target, kernel, positions, betas, Ledger(), "initial_pt")
+                before, begin = target.box.use.copy(), time.perf_counter()
+                lengths = {"burn_in": 0, "num_draws": num_steps, "thin": 1, "block": num_steps}
+                key, account = jax.random.key(2), {"ledger": Ledger(), "stage": "initial_pt"}
+                _, draws = run(key, target, kernel, state, betas, rules, **lengths, **account)
+                ends.append(np.asarray(draws.position).tobytes())
+                use = target.box.use.since(before)
+                found[f"{name}, idle"] = 1.0 - float(use.utilisation or 0.0)
+                found[f"{name}, seconds"] = time.perf_counter() - begin
+        finally:
+            running.may_run_ahead = free
+    return {**found, "same bits": ends[0] == ends[1], "points": use.points}
 
 
 def trips(num_points: int) -> dict[str, float]:
@@ -143,7 +171,9 @@ def main() -> None:
 
     made = parser(__doc__)
     made.add_argument("--seconds", type=float, default=0.1, help="time of one point")
-    made.add_argument("--only", choices=("overhead", "utilisation", "trip", "writing", "memory"), help="one part")
+    made.add_argument(
+        "--only", choices=("overhead", "utilisation", "pace", "trip", "writing", "memory"), help="one part"
+    )
     given = made.parse_args()
     few = given.quick
     figures: dict[str, object] = {}
@@ -154,6 +184,10 @@ def main() -> None:
     if is_asked("utilisation"):
         for points, batches in ((64, 1),) if few else ((64, 4), (256, 2), (1000, 1)):
             figures[f"utilisation, batches of {points}"] = utilisation(given.seconds, points, batches)
+    if is_asked("pace"):
+        of = (0.1, 8, 40, 4) if few else (5 * given.seconds, 100, 1000, 20)
+        title = f"{of[1]} workers, {of[2]:,} chains, {of[3]} steps, points of {of[0]:g} s, one in 50 ten times as slow"
+        figures[title] = pace(*of)
     if is_asked("trip"):
         figures["trip of a point, seconds"] = trips(100 if few else 2000)
     if is_asked("writing"):

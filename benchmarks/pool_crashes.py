@@ -180,11 +180,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--commit", default=None, help="where the tree is not a git checkout")
     given = parser.parse_args()
     from measure import commit  # beside this script
 
     with tempfile.TemporaryDirectory(prefix="pool-crashes-") as place:
-        found = {**crash(given.kills, given.seed, Path(place)), "commit": commit()}
+        found = {**crash(given.kills, given.seed, Path(place)), "commit": given.commit or commit()}
     if given.out:
         given.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(json.dumps({name: value for name, value in found.items() if name != "each"}, indent=2))

@@ -7,8 +7,8 @@ The parent hands out one point after another, each in the measured time of a tri
 reaches it after the latency of the network. A worker has two tasks if these are quick, as in `host.foreign`, so that
 the latency is hidden while there are points to hand out. Some points take ten times as long. A batch is one visit of a
 compiled program: the next begins when all of it is back. All of that is what the code does; what is assumed is in the
-arguments. One thing more is simulated that the code does not do: chains that run five steps ahead of each other, as
-many as lie between two swaps.
+arguments. Chains at their own pace are simulated too. They wait for each other after every five steps here, as many as
+lie between two swaps; in the code only the levels of one ladder do, so that the idle share is a little smaller.
 """
 
 import heapq

@@ -55,6 +55,22 @@ def test_draws_do_not_depend_on_the_number_of_workers_and_a_store_is_replayed(tm
     assert "came from the store of points" in again.summary()
 
 
+@pytest.mark.slow
+def test_a_fit_whose_chains_go_at_their_own_pace_has_the_bits_of_one_in_step(tmp_path, monkeypatch):
+    here = tp.fit(from_callable(Noted(tmp_path), 2), method="pt_dm", settings=SETTINGS, progress=False, seed=3)
+    (tmp_path / "calls").unlink()
+    with ThreadPoolExecutor(3) as pool:
+        noted = Noted(tmp_path, seconds=0.03)
+        target = from_callable(noted, 2, pool=pool)
+        counted, plain = [], target.box._run
+        monkeypatch.setattr(target.box, "_run", lambda *args: counted.append(1) or plain(*args))
+        there = tp.fit(target, method="pt_dm", settings=SETTINGS, progress=False, seed=3)
+    assert len(counted) > 10, "chains should have gone ahead of each other"
+    np.testing.assert_array_equal(here.sample(20), there.sample(20))
+    assert there.ledger.points == here.ledger.points
+    assert len(noted.calls()) == there.host.points == there.evaluations
+
+
 def test_a_word_about_workers_comes_with_events_and_while_they_are_busy(tmp_path):
     told = []
     with ThreadPoolExecutor(2) as pool:

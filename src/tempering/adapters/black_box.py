@@ -19,6 +19,7 @@ from tempering.adapters.seen import density_mark
 from tempering.errors import DensityError, what_is
 from tempering.host.dealing import Arrival, Dealer
 from tempering.host.engines import Here, engine_of
+from tempering.host.paces import Paces
 from tempering.host.use import HostUse
 from tempering.host.work import Answer, Shipped
 from tempering.runs.points import OUTCOMES, PointStore
@@ -30,6 +31,8 @@ _CHUNK = 16
 """Points that a vectorised function gets at once from a pool: the same for any number of workers."""
 _WORTH_KEEPING = 1e-3
 """Seconds: a point that took less, in this process, is paid again sooner than it is read."""
+_WORTH_AHEAD = 0.02
+"""Seconds: below that, rows of a program are not worth their own pace."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class BlackBox:
         self.error: Exception | None = None
         self.store: PointStore | None = None
         self._keeps_all = store is not None or not is_here
+        self.num_runs = 0
+        self._paces: Paces | None = None
         self._lock = threading.RLock()  # two compiled programs may run at once; a callable need not allow for that
 
     @property
@@ -102,17 +107,81 @@ class BlackBox:
 
     def values(self, points: Any) -> np.ndarray:
         """Log densities of points (*batch, dim) as float32 of axes (*batch)."""
+        if self._paces is not None:
+            return self._foreseen(self._paces, points)[0]
         with self._lock:
             rows, shape = self._rows(points)
             return _single(self._keep(self._values, rows)).reshape(shape)
 
     def values_and_gradients(self, points: Any) -> tuple[np.ndarray, np.ndarray]:
         """Log densities and gradients, of axes (*batch) and (*batch, dim)."""
+        if self._paces is not None:
+            return self._foreseen(self._paces, points)
         with self._lock:
             rows, shape = self._rows(points)
             computes = {"returned": self._pairs, "finite": self._differences}
             values, gradients = self._keep(computes.get(str(self.gradient), self._own), rows)
             return _single(values).reshape(shape), _single(gradients).reshape((*shape, self.dim))
+
+    def may_run_ahead(self) -> bool:
+        """Whether rows of a program may go on at their own pace: several workers take single points of some length.
+
+        Pieces of a vectorised function would follow the order of arrival, and its last bits with them. Two runs at once
+        could not be told apart.
+        """
+        is_simple = not self.batched and self.gradient in ("none", "returned") and self.num_runs <= 1
+        is_slow = (self._dealer.typical or 0.0) >= _WORTH_AHEAD
+        return is_simple and is_slow and self.engine.keeps_time and self.num_workers > 1
+
+    def at_own_pace(self, paces: Paces, work: Callable[[], Any]) -> Any:
+        """The result of `work`, a program that visits this box; its rows do not wait for each other (`host.paces`)."""
+        with self._lock:
+            first = self._run(paces, work)[1]
+            if 2 * paces.cost > (self._dealer.typical or 0.0):  # perhaps it was compiled: it is timed once more
+                self._run(paces, work)
+            if not paces.is_strange and 2 * paces.cost <= (self._dealer.typical or 0.0):
+                return self._keep(lambda rows: self._paced(paces, work, rows), first)
+        return work()  # without the lock: its visits come from a thread of the runtime
+
+    def _run(self, paces: Paces, work: Callable[[], Any]) -> tuple[Any, np.ndarray]:
+        self._paces = paces
+        paces.begin()
+        try:
+            result = work()
+        finally:
+            self._paces = None
+        return result, paces.end()
+
+    def _paced(self, paces: Paces, work: Callable[[], Any], first: np.ndarray) -> Any:
+        kinds = ("value", "gradient") if self.gradient == "returned" else ("value",)
+        arrays, result = {kind: paces.arrays[kind] for kind in kinds}, None
+
+        def unpaid(numbers: np.ndarray) -> np.ndarray:
+            missing = self._replay(kinds, paces.points, arrays, numbers)
+            paces.known(np.setdiff1d(numbers, missing))
+            return missing
+
+        def more(num_waiting: int, num_flying: int) -> np.ndarray:
+            nonlocal result
+            while paces.is_due(num_waiting, num_flying, self.num_workers):
+                result, new = self._run(paces, work)
+                missing = unpaid(new)
+                if len(missing):
+                    return missing
+            return np.zeros(0, int)
+
+        def arrive(arrival: Arrival) -> None:
+            self._arrive(_VALUE, kinds, paces.points, arrays, arrival)
+            paces.known(arrival.rows)
+
+        self._dealer.deal(_VALUE, paces.points, unpaid(first), arrive, more)
+        assert paces.is_done
+        return result
+
+    def _foreseen(self, paces: Paces, points: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows, shape = self._rows(points)
+        values, gradients = paces.answer(rows)
+        return _single(values).reshape(shape), _single(gradients).reshape((*shape, self.dim))
 
     def take_error(self) -> Exception | None:
         """What the callable raised since the last time this was asked."""
@@ -161,20 +230,22 @@ class BlackBox:
         """Checked arrays of the kinds asked for (value, gradient), the points along the first axis."""
         shapes = {"value": (), "gradient": (self.dim,)}
         arrays = {kind: np.empty((len(rows), *shapes[kind])) for kind in kinds}
-        missing = self._replay(kinds, rows, arrays)
+        missing = self._replay(kinds, rows, arrays, np.arange(len(rows)))
         # A callable may write into what it is given; what is stored is what was asked for.
         asked = rows.copy() if self.store is not None and isinstance(self.engine, Here) else rows
         arrive = lambda arrival: self._arrive(which, kinds, asked, arrays, arrival)  # noqa: E731
         self._dealer.deal(which, rows, missing, arrive)
         return tuple(arrays.values())
 
-    def _replay(self, kinds: tuple[str, ...], rows: np.ndarray, arrays: dict[str, np.ndarray]) -> np.ndarray:
-        """Fill in what the store has; the numbers of the rows that it has not."""
+    def _replay(
+        self, kinds: tuple[str, ...], rows: np.ndarray, arrays: dict[str, np.ndarray], numbers: np.ndarray
+    ) -> np.ndarray:
+        """Fill in what the store has of the rows of these numbers; the numbers of those that it has not."""
         if self.store is None or not self.store.num_before:
-            return np.arange(len(rows))
+            return numbers
         missing, rejects = [], self.faults.on_failure == "reject"
-        for number, row in enumerate(rows):
-            found = self.store.record(_kind(kinds), row, rejects=rejects)
+        for number in numbers:
+            found = self.store.record(_kind(kinds), rows[number], rejects=rejects)
             if found is None:
                 missing.append(number)
                 continue
@@ -182,7 +253,7 @@ class BlackBox:
                 arrays[kind][number] = found[kind]
             if found["outcome"]:
                 self.replayed_failures[OUTCOMES[found["outcome"]]] += 1
-        self.use.replayed += len(rows) - len(missing)
+        self.use.replayed += len(numbers) - len(missing)
         return np.asarray(missing, int)
 
     def _arrive(self, which: int, kinds: tuple[str, ...], asked: np.ndarray, arrays: Any, arrival: Arrival) -> None:

@@ -24,6 +24,8 @@ _PIECE_SECONDS = 0.05
 _PIECES_PER_WORKER = 4
 _TICK = 1.0
 """Seconds between two looks at the clock while nothing arrives."""
+_GLANCE = 0.05
+"""The same where more points may become known."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,24 @@ class Dealer:
         self._next_key = 0
         self._given_up: set[int] = set()
 
-    def deal(self, which: int, rows: np.ndarray, numbers: np.ndarray, on_arrival: Callable[[Arrival], None]) -> None:
+    @property
+    def typical(self) -> float | None:
+        """Seconds that points have taken lately; None before any."""
+        return self._typical
+
+    def deal(
+        self,
+        which: int,
+        rows: np.ndarray,
+        numbers: np.ndarray,
+        on_arrival: Callable[[Arrival], None],
+        more: Callable[[int, int], np.ndarray] | None = None,
+    ) -> None:
         """Evaluate function `which` at rows[numbers]; every arrival is handed on once, failed ones too.
+
+        Args:
+            more: asked again and again, with how many points wait and how many are in flight, for numbers of rows that
+                have become known meanwhile. When nothing waits or flies and there are no more, all is done.
 
         Raises:
             Exception: what `on_arrival` raises; what is in flight then arrives first where `drains` says so.
@@ -100,7 +118,7 @@ class Dealer:
                 "all at the end: give pool=8, an executor, or no timeout"
             )
         self.use.batches += len(numbers) > 0
-        round_ = _Round(self, which, rows, numbers, on_arrival)
+        round_ = _Round(self, which, rows, numbers, on_arrival, more)
         try:
             round_.run()
         except BaseException:
@@ -142,9 +160,9 @@ class Dealer:
 class _Round:
     """One batch on its way."""
 
-    def __init__(self, dealer: Dealer, which: int, rows: np.ndarray, numbers: np.ndarray, on_arrival):
+    def __init__(self, dealer: Dealer, which: int, rows: np.ndarray, numbers: np.ndarray, on_arrival, more=None):
         self.dealer, self.engine, self.which, self.rows = dealer, dealer.engine, which, rows
-        self.left, self.on_arrival = numbers, on_arrival
+        self.left, self.on_arrival, self.more = numbers, on_arrival, more
         self.again: deque[_Piece] = deque()
         self.flying: dict[int, _Piece] = {}
         self.late: dict[int, _Piece] = {}
@@ -155,13 +173,20 @@ class _Round:
     def run(self) -> None:
         self._hand_out()
         timer = Timer(self.dealer.use)  # now, when a pool has said its first word
-        while len(self.left) or self.again or self.flying:
+        while self._goes_on():
             self._hand_out()
             self._take(self.engine.collect(self._patience()))
             self._see_to_the_late()
             timer.tick(self.engine.num_ready)
             if self.dealer.on_tick is not None:
                 self.dealer.on_tick()
+
+    def _goes_on(self) -> bool:
+        """Whether anything is to be done, with what has become known meanwhile."""
+        if self.more is not None:
+            new = self.more(len(self.left) + len(self.again), len(self.flying))
+            self.left, self.done[new] = np.sort(np.concatenate([self.left, new])), False  # who is behind comes first
+        return bool(len(self.left) or self.again or self.flying)
 
     def leave(self) -> None:
         """After an error: let in what is paid for, or see that nobody works on for nothing."""
@@ -186,10 +211,11 @@ class _Round:
 
     def _patience(self) -> float | None:
         """How long to wait for an arrival: until the next piece is too late, or a moment."""
+        most = _TICK if self.more is None else _GLANCE
         if self.dealer.timeout is None:
-            return _TICK
+            return most
         begun = [p.begun + self.dealer.timeout * len(p.rows) for p in self.flying.values() if p.begun is not None]
-        return float(np.clip(min(begun, default=_TICK + time.monotonic()) - time.monotonic(), 0.01, _TICK))
+        return float(np.clip(min(begun, default=_TICK + time.monotonic()) - time.monotonic(), 0.01, most))
 
     def _hand_out(self) -> None:
         while len(self.left) or self.again:

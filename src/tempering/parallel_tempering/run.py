@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.pace import at_own_pace, may_run_ahead
 from tempering.compilation import quick
 from tempering.devices import by_row, on_devices
 from tempering.errors import DensityError
@@ -170,7 +171,37 @@ def advance(
 ) -> TemperingState:
     """`num_steps` steps, keeping only the last state, by the program that `collect` has for `num_draws`."""
     all_first = jax.device_put(np.eye(1, num_draws, dtype=np.int32)[0] * np.int32(num_steps))
-    return collect(key, target, kernel, state, betas, rules, all_first)[0]
+    return _collected(key, target, kernel, state, betas, rules, all_first)[0]
+
+
+def _collected(
+    key: Key,
+    target: Target,
+    kernel: Kernel,
+    state: TemperingState,
+    betas: Array,
+    rules: Rules,
+    thin: Int[Array, " draw"],
+) -> tuple[TemperingState, ChainState]:
+    """`collect`. Where workers of the host evaluate, and step sizes are frozen, no ladder waits for another.
+
+    While step sizes adapt, a step needs the acceptance of all chains. After that ladders are independent, and so are
+    the levels of a ladder between two swaps.
+    """
+    args = (key, target, kernel, state, betas, rules, thin)
+    if not may_run_ahead(target) or int(state.step) < int(rules.adapt_until):
+        return collect(*args)
+    num_levels, num_chains = state.chain.log_density.shape
+    first, interval, cost = int(state.step), int(rules.swap_interval), kernel.evaluations_per_step
+
+    def mixed(visit: int) -> int:
+        step, part = divmod(visit, cost)
+        return num_levels if step and not part and (first + step) % interval == 0 else 1
+
+    num_visits = int(np.sum(np.asarray(thin))) * cost
+    return at_own_pace(
+        collect, args, target=target, num_rows=num_levels * num_chains, num_visits=num_visits, mixed=mixed
+    )
 
 
 @on_devices
@@ -313,7 +344,7 @@ def run(
     blocks = []
     for done, size in _pieces(num_draws, block):
         spend(ledger, stage, target, size * thin * cost_of_step)
-        state, draws = collect(key, target, kernel, state, betas, rules, evenly(thin, block))
+        state, draws = _collected(key, target, kernel, state, betas, rules, evenly(thin, block))
         blocks.append(draws)
         on_block(burn_in + (done + size) * thin, state)
     return state, _joined(blocks)

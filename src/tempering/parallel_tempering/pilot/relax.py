@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tempering.adapters.pace import at_own_pace
 from tempering.compilation import quick
 from tempering.devices import by_row, on_devices
 from tempering.kernels import Kernel
@@ -74,7 +75,8 @@ def climb(
     Costs 100 evaluations per point. A point whose step is not finite stays where it is.
     """
     spend(ledger, stage, target, positions.shape[0] * NUM_STEPS)
-    return _climb(target, positions)
+    num_rows = positions.shape[0]
+    return at_own_pace(_climb, (target, positions), target=target, num_rows=num_rows, num_visits=NUM_STEPS)
 
 
 @on_devices

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.pace import at_own_pace
 from tempering.compilation import quick
 from tempering.devices import by_row, on_devices
 from tempering.kernels import ChainState, Kernel, StepSizes, init
@@ -117,7 +118,8 @@ def send(
             break
         spend(ledger, "pilot", target, num_uphill * num_chains)
         astray = _most_astray(path, centre, beta, num_chains)
-        points.append(ascend(target, astray, beta, first_step, middle, num_uphill))
+        way_up = (target, astray, beta, first_step, middle, num_uphill)
+        points.append(at_own_pace(ascend, way_up, target=target, num_rows=num_chains, num_visits=num_uphill))
     found = _brought_back(state.chain, points, beta, low) if points else state.chain
     return Journey(found, tuple(temperatures[1:]), tuple(spreads[1:]), num_running == 2)
 
