@@ -1,10 +1,11 @@
-"""A newcomer's path, timed: a new environment, `pip install .`, the README's lines, one's own density, a picture.
+"""A newcomer's path, timed: a new environment, `pip install .`, the README's lines, one's own density, its report.
 
     python benchmarks/newcomer.py            # writes results/newcomer.json, docs/newcomer.md and the README's output
     python benchmarks/newcomer.py --here     # in the environment that runs this, without installing; writes nothing
 
 Every step is a process of its own, as a newcomer would start it. The first Python block of the README is pasted as it
-is. Then its density is replaced by another, and a line that draws figures is added.
+is. Then its density is replaced by another, and lines that draw figures and write the report are added. At last the
+same density stands in a file, and the command fits it.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def log_density(x):  # a line through six points: slope, offset and the logarith
     return log_likelihood - 0.5 * jnp.sum(x**2) / 9  # a normal prior of width 3
 """
 FIVE = "the README's five lines, pasted"
-PICTURE = 'sampler.plot("figures")\n'
+PICTURE = 'sampler.plot("figures")\nsampler.report("mine.html")\n'
 
 
 def pasted() -> str:
@@ -43,7 +44,7 @@ def pasted() -> str:
 
 
 def edited(code: str) -> str:
-    """The README's lines with a density of one's own in three dimensions, and a picture."""
+    """The README's lines with a density of one's own in three dimensions, figures and a page."""
     code, changed = re.subn(r"^log_density = .*\n", lambda _: OWN, code, flags=re.MULTILINE)
     assert changed == 1 and "dim=2" in code, "the README's lines have another form than this script expects"
     return code.replace("dim=2", "dim=3") + PICTURE
@@ -75,18 +76,24 @@ def walk(folder: Path, is_here: bool) -> tuple[list[dict[str, Any]], str]:
     (folder / "five.py").write_text(pasted())
     printed = timed(steps, FIVE, [python, "five.py"], folder, hidden)
     (folder / "own.py").write_text(edited(pasted()))
-    timed(steps, "a density of one's own, with figures", [python, "own.py"], folder, hidden)
+    timed(steps, "a density of one's own, with figures and a report", [python, "own.py"], folder, hidden)
     figures = sorted(path.name for path in (folder / "figures").glob("*.png"))
-    if not figures:
-        raise SystemExit("no figure was drawn")
+    if not figures or not (folder / "mine.html").is_file():
+        raise SystemExit("no figure or no page was made")
     print("figures:", ", ".join(figures))
+    (folder / "my_model.py").write_text("import jax.numpy as jnp\n\n" + OWN)
+    command = [python, "-m", "tempering", "run", "my_model.py:log_density", "--dim", "3", "--out", "runs/mine"]
+    timed(steps, "the same density in a file, by `tempering run`", command, folder, hidden)
+    if not (folder / "runs" / "mine" / "report.html").is_file():
+        raise SystemExit("the command wrote no report")
     return steps, printed
 
 
 def table(record: dict[str, Any]) -> str:
     """The steps with their times."""
     lines = ["| step | seconds |", "| --- | --- |"]
-    lines += [f"| {step['step']} | {step['seconds']:.0f} |" for step in record["steps"]]
+    shown = [f"{step['seconds']:.0f}" if step["seconds"] >= 0.5 else "less than 1" for step in record["steps"]]
+    lines += [f"| {step['step']} | {words} |" for step, words in zip(record["steps"], shown, strict=True)]
     return "\n".join([*lines, f"| **together** | **{sum(step['seconds'] for step in record['steps']):.0f}** |"])
 
 

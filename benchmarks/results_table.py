@@ -146,7 +146,8 @@ def short() -> str:
         row = [words, f"{summary['evaluations']['mean']:,.0f}"]
         row.append(f"{_WORDS[metric]} {error:.{digits}f} ({floor:.{digits}f})")
         row += [f"{summary['ess_fraction']['mean']:.2f}", f"{seconds[len(seconds) // 2]:,.0f}"]
-        lines.append("| " + " | ".join([*row, f"{len(runs)}, {runs[0]['device']}", made(content)]) + " |")
+        oldest = made(content).partition(",")[0]
+        lines.append("| " + " | ".join([*row, f"{len(runs)}, {runs[0]['device']}", oldest]) + " |")
     return "\n".join(lines)
 
 

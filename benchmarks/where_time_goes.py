@@ -31,7 +31,7 @@ COMPILER = {
 }
 STAGES = {
     "searching for modes": "search",
-    "drawing from modes": "search",
+    "fitting the modes": "search",
     "drawing from the modes": "chains",
     "learning coordinates": "search",
     "pilot": "pilot",

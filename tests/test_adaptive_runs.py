@@ -158,7 +158,7 @@ def drawn_from_modes():
 def test_a_fit_from_modes_enters_every_evaluation(drawn_from_modes):
     sampler, ledger, _, events = drawn_from_modes
     assert dict(ledger.points) == dict(ledger.received)
-    assert set(ledger.points) == {"atlas", "importance_weights", "final_weights"}
+    assert set(ledger.points) == {"atlas", "reference", "importance_weights", "final_weights"}
     assert temperatures_of_sampler(sampler) == [1.0] and sampler.checks.path == "reference"
     assert all(event.done <= event.total and event.evaluations <= event.planned <= 14_000 for event in events)
 

@@ -215,8 +215,8 @@ def test_a_loaded_sampler_draws_the_same(folder, tmp_path):
 
 def test_what_cannot_be_loaded_is_refused(folder, tmp_path):
     place, _ = folder
-    for missing in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(tp.RunFolderError, match="holds no finished sampler"):
+    for missing, words in ((tmp_path, "holds no finished sampler"), (tmp_path / "nowhere", "is not a folder; give")):
+        with pytest.raises(tp.RunFolderError, match=words):
             tp.load(missing)
     copy = tmp_path / "copy"
     shutil.copytree(place, copy)

@@ -266,7 +266,7 @@ def test_a_damaged_result_is_refused_by_its_name(finished, name):
 
 def test_an_unfinished_run_has_a_report_but_no_sampler(unfinished, tmp_path):
     assert command("report", unfinished)[0] == 0 and "is not finished" in (unfinished / "report.html").read_text()
-    assert "fit or resume it first" in refused("sample", unfinished, "-o", tmp_path / "draws.npz")
+    assert "go on with one that was stopped" in refused("sample", unfinished, "-o", tmp_path / "draws.npz")
     assert "sampler.json is missing" in refused("evaluate", unfinished, "--quiet")
 
 

@@ -187,4 +187,4 @@ def test_advice_for_python_is_said_for_the_command_line_too(capsys):
 
 def test_a_missing_file_is_said_once(tmp_path):
     code, _, err = command("run", f"{tmp_path}/nowhere.py:f", "--dim", 2)
-    assert code == 2 and "is no file" in err and "is no path" not in err
+    assert code == 2 and "is not a file" in err and "is not a path" not in err

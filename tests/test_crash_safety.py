@@ -165,7 +165,7 @@ def test_whole_files_of_another_version_are_refused_in_words(folder):
         arrays = read_arrays(folder / "levels" / "01" / "buffer.npz")
         del arrays["note.json"]
         write_arrays(folder / "levels" / "01" / "buffer.npz", arrays)
-        with pytest.raises(RunFolderError, match="is no part of a run; delete it and resume"):
+        with pytest.raises(RunFolderError, match="is not a part of a run; delete it and resume"):
             opened.load(1, "buffer")
         opened.save(1, "model", {}, {"ledger": 3})
         with pytest.raises(RunFolderError, match="the kept model of level 1 has no account"):

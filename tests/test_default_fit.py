@@ -98,7 +98,7 @@ def check_account(sampler: tp.Sampler, budget: int) -> None:
     spent = {stage: num for stage, num in sampler.ledger.points.items() if stage != "sampling"}
     assert sampler.evaluations == sum(spent.values()) <= budget
     by_level = sum(sum(record.evaluations.values()) for record in sampler.levels)
-    before = sum(spent.get(stage, 0) for stage in ("atlas", "shape", "pilot"))
+    before = sum(spent.get(stage, 0) for stage in ("atlas", "reference", "shape", "pilot"))
     assert before > 0 and before + by_level + spent["final_weights"] == sampler.evaluations
 
 
@@ -166,7 +166,8 @@ def test_the_settings_are_the_defaults_with_what_became_of_them(fitted):
     assert sampler.checks.path == "reference" and len(sampler.levels) == 1
     assert sampler.levels[0].num_draws == settings.buffer_size != default.buffer_size
     assert sampler.ledger.points["final_weights"] == settings.num_final_draws
-    assert sampler.ledger.points["atlas"] <= default.atlas.share * BUDGET + 64 * settings.num_final_draws
+    for stage in ("atlas", "reference"):
+        assert 0 < sampler.ledger.points[stage] <= default.atlas.share * BUDGET, stage
     assert settings.network.num_components == sampler.network.num_components == 8  # two modes, and room
     # All the rest is as without settings.
     assert settings.is_sized_by_budget and sampler.method == "PTSD, drawn from its modes"

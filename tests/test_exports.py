@@ -122,7 +122,7 @@ def test_nothing_is_overwritten_and_nothing_is_half_there(tmp_path, suffix, monk
 def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"'draws.xls' is not allowed.*\.npz, \.csv, \.parquet, \.nc, \.txt"):
         write_draws(tmp_path / "draws.xls", PLAIN)
-    with unchecked(), pytest.raises(TemperingError, match="path is a int"):
+    with unchecked(), pytest.raises(TemperingError, match="path is an int"):
         write_draws(3, PLAIN)
     for draws in ({}, {"a": {"b": PLAIN}, "a.b": PLAIN}, {"a": np.array([None, "x"])}):
         with pytest.raises(SettingsError, match="names of their own"):

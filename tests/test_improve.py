@@ -230,6 +230,16 @@ def test_log_z_is_pooled_and_its_error_knows_the_spread(three):
     assert tp.Samplers((bare,), (0,)).log_z is None
 
 
+def test_a_member_that_lacks_a_mode_does_not_have_the_word_by_its_small_error(three):
+    _, samplers = three
+    first, second, third = samplers
+    pairs = zip((first, second, third), ((0.0, 0.01), (-0.4, 1e-4), (0.01, 0.01)), strict=True)
+    members = tuple(dataclasses.replace(own, log_z=value, log_z_error=error) for own, (value, error) in pairs)
+    pooled = tp.Samplers(members, (0, 1, 2))
+    # By their errors alone it would be -0.4 ± 0.14.
+    assert pooled.log_z == pytest.approx(-0.13) and pooled.log_z_error == pytest.approx(0.27)
+
+
 def test_the_verdict_names_the_seeds_that_differ(three):
     _, samplers = three
     first, second, third = samplers

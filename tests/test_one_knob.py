@@ -105,9 +105,9 @@ def test_the_word_none_is_a_choice_where_it_is_one():
         ({"training.num_steps": 0}, "training.num_steps = 0 is not allowed: it must be an integer of at least 1"),
         ({"training": 5}, "training = 5 is not allowed: it must be an object with fields"),
         ({"buffer_size": 99}, "buffer_size = 99 is not allowed: the budget sets the sizes.*is_sized_by_budget=false"),
-        ({"last_refinement.num_steps": 5}, "last_refinement is none here; give it whole"),
-        (5, "settings is a int; give PTSDSettings.*or a dict of changes such as"),
-        ("training.num_steps=5", "settings is a str; give PTSDSettings.*or a dict of changes such as"),
+        ({"last_refinement.num_steps": 5}, "last_refinement is None here; give all of it"),
+        (5, "settings is an int; give PTSDSettings.*or a dict of changes such as"),
+        ("training.num_steps=5", "settings is a string; give PTSDSettings.*or a dict of changes such as"),
         (tp.PTDMSettings(), "method 'ptsd' takes PTSDSettings, not PTDMSettings"),
     ],
 )
@@ -117,7 +117,7 @@ def test_bad_settings_are_refused_in_words(settings, message):
 
 
 def test_a_group_that_the_density_chooses_is_not_changed_in_part():
-    with pytest.raises(tp.SettingsError, match="training.num_steps cannot be set alone: training is none here"):
+    with pytest.raises(tp.SettingsError, match="training.num_steps cannot be set alone, because training is None here"):
         tp.PTSDSettings().with_changes({"training.num_steps": 5})
 
 

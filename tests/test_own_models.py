@@ -177,19 +177,19 @@ def test_a_change_of_the_data_is_refused(place):
 @pytest.mark.parametrize(
     ("given", "options", "words"),
     [
-        ("modle.py:log_density", {}, r"modle.py is no file \(did you mean model.py\?\)"),
+        ("modle.py:log_density", {}, r"modle.py is not a file \(did you mean model.py\?\)"),
         ("model.py:log_densty", {"dim": 2}, r"has no 'log_densty' \(did you mean log_density\?\); it defines"),
         ("beside.py", {}, "does not say which model: add its name, .* defines SHIFT"),
         ("nowhere:log_density", {}, "there is no module 'nowhere'"),
         ("a b:log_density", {}, "there is no module 'a b'"),
         ("model.py:log_density", {}, "dimension is missing: give --dim"),
         ("model.py:log_density", {"dim": 0}, "dim = 0 is not allowed"),
-        ("model.py:number", {}, "is of type float; it must be a function of one point"),
+        ("model.py:number", {}, "is a float; it must be a function of one point"),
         ("model.py:banana", {"dim": 2}, "--dim is not for model.py:banana"),
         ("model.py:log_density", {"dim": 2, "temperature": 300.0}, "--temperature is for a folder of OpenMM"),
         ("model.py:wrong_factory", {}, "takes no point and returned no target"),
-        ("model.py:factory", {"data": "none.npz"}, "none.npz cannot be read"),
-        ("pyro.py:model", {"data": "model.py"}, "is no data that is read here"),
+        ("model.py:factory", {"data": "none.npz"}, "none.npz is not a file; give the data"),
+        ("pyro.py:model", {"data": "model.py"}, "is not a file of data that is read here"),
         ("model.py:log_density", {"dim": 2, "method": "nuts"}, "--method = 'nuts' is not allowed"),
         (".", {}, "a folder without system.xml and topology.pdb"),
     ],
@@ -256,7 +256,7 @@ def test_the_command_plans_a_run_of_ones_own(place):
         assert "--dim is for a model of your own" in line
         assert "--out is missing" in refused("run", "model.py:log_density", "--dim", 3)
         assert "--json is for --dry-run" in refused("run", "mog40", "--json", "--out", "x")
-        assert "is no file" in refused("run", "modle.py:f", "--out", "x")
+        assert "is not a file" in refused("run", "modle.py:f", "--out", "x")
     assert not (place / "x").exists()
 
 

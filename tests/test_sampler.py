@@ -319,7 +319,7 @@ def test_draws_in_the_users_own_tree():
     np.testing.assert_array_equal(sampler.log_prob(draws), plain.log_prob(rows))
     one = sampler.log_prob({"sigma": draws["sigma"][7], "theta": draws["theta"][7]})
     assert one.shape == () and one == pytest.approx(plain.log_prob(rows[7]), abs=1e-3)
-    with pytest.raises(SettingsError, match="nested otherwise"):
+    with pytest.raises(SettingsError, match="not nested like"):
         sampler.log_prob({"sigma": 0.0})
 
 

@@ -86,7 +86,7 @@ def test_a_callback_follows_a_fit_and_may_end_it(tmp_path, caplog):
 
     with pytest.raises(InterruptedError, match="enough"):
         fit(callback=stop)
-    with unchecked(), pytest.raises(SettingsError, match="callback is a int; give a function"):
+    with unchecked(), pytest.raises(SettingsError, match="callback is an int; give a function"):
         fit(callback=3)
 
 

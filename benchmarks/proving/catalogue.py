@@ -5,6 +5,7 @@ from functools import cache, partial
 
 from . import classic, models, physics, shapes
 from .conjugate import CONJUGATE_POSTERIORS
+from .decoys import DECOYS
 from .hierarchies import HIERARCHIES
 from .landscapes import LANDSCAPES
 from .likelihoods import GRID_POSTERIORS
@@ -55,6 +56,7 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **STUBBORN,
     **RIDGES,
     **LANDSCAPES,
+    **DECOYS,
 }
 _RANDOM = "mixture-"
 

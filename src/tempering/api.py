@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-import jax
 import numpy as np
 
 from tempering._compat import collected_seldom
@@ -17,7 +16,8 @@ from tempering.adapters.structure import StructuredTarget, structure_of
 from tempering.compilation import keep_programs
 from tempering.devices import check_devices, use
 from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
-from tempering.errors import RunFolderError, SettingsError
+from tempering.devices.keys import from_seed
+from tempering.errors import RunFolderError, SettingsError, what_is
 from tempering.methods import improve as _improve  # noqa: F401 -- gives `Sampler.improve` what it calls
 from tempering.methods.budget import check_budget, default_budget, most_points
 from tempering.methods.hours import within_hours
@@ -221,7 +221,7 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
             within_hours(hosts, target, changed, ledger, start_fn, points)
             sampler = METHODS[method].fit(
                 target,
-                jax.random.key(seed),
+                from_seed(seed),
                 changed,
                 start_fn=start_fn,
                 ledger=ledger,
@@ -300,7 +300,7 @@ def load(
         >>> tp.load("no-such-folder")
         Traceback (most recent call last):
         ...
-        tempering.errors.RunFolderError: no-such-folder holds no finished sampler ...
+        tempering.errors.RunFolderError: no-such-folder is not a folder; ...
     """
     keep_programs()
     folder = as_path(folder)
@@ -308,8 +308,13 @@ def load(
     if seeds is not None:
         options = {"like": like, "prior": prior, "prior_transform": prior_transform}
         return Samplers(tuple(load(folder_of(folder, seed), log_density, **options) for seed in seeds), seeds)
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder; give the folder of a fit (`out=`) or of a saved sampler")
     if not (folder / "sampler.json").exists():
-        raise RunFolderError(f"{folder} holds no finished sampler (sampler.json is missing); fit or resume it first")
+        raise RunFolderError(
+            f"{folder} holds no finished sampler (sampler.json is missing); wait for a fit that is still going, "
+            "go on with one that was stopped (`tempering resume`, or the same call of tp.fit), or give another folder"
+        )
     if log_density is None and (folder / "config.json").exists():
         config = RunFolder.read_config(folder)
         if config.target.name not in (OWN_DENSITY, OWN_MODEL):
@@ -334,7 +339,7 @@ def _settings(method: str, given: Any, target: Target) -> Any:
     is_whole, wanted = isinstance(given, MethodSettings | BaselineSettings), SETTINGS_OF[method]
     if given is not None and not is_whole and not isinstance(given, Mapping):
         raise SettingsError(
-            f"settings is a {type(given).__name__}; give {wanted.__name__}(…), or a dict of changes such as "
+            f"settings is {what_is(given)}; give {wanted.__name__}(…), or a dict of changes such as "
             '{"training.num_steps": 2000}'
         )
     particles = {} if target.geometry is None else target.geometry.as_dict()
@@ -358,7 +363,7 @@ def _refuse_for_baseline(method: str, **given: Any) -> None:
 def _as_temperatures(ladder: Sequence[float]) -> tuple[float, ...]:
     try:
         if isinstance(ladder, str):  # its letters might be digits
-            raise TypeError("a string is no list of temperatures")
+            raise TypeError("a string is not a list of temperatures")
         return tuple(float(temperature) for temperature in ladder)
     except (TypeError, ValueError) as error:
         raise SettingsError(

@@ -151,9 +151,10 @@ def covariance(buffer: Buffer) -> Float[Array, "dim dim"]:
 
 def blank_buffer(dim: int, *, has_reference: bool = False) -> Buffer:
     """A buffer's structure without samples, for reading one back."""
-    points, numbers = jnp.zeros((0, dim)), jnp.zeros((0,))
+    arrays = (np.zeros((0, dim), np.float32), np.zeros((0,), np.float32), np.zeros((0,), np.int32))
+    points, numbers, origins = jax.device_put(arrays)
     reference = ReferenceValues(numbers, points) if has_reference else None
-    return Buffer(points, numbers, points, jnp.zeros((0,), jnp.int32), numbers, reference)
+    return Buffer(points, numbers, points, origins, numbers, reference)
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.core import Tracer
 
 __all__ = [
@@ -27,11 +28,14 @@ __all__ = [
     "SWITCH",
     "Ahead",
     "cache_folder",
+    "host",
     "keep_programs",
     "on_device",
     "prune",
     "quick",
     "rounded_up",
+    "spare_threads",
+    "unbound",
     "user_folder",
 ]
 
@@ -61,7 +65,7 @@ def quick(function: Function) -> Function:
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
             return function(*args, **kwargs)
         try:
-            with jax.default_device(_host()):
+            with jax.default_device(host()):
                 return compiled()(*args, **kwargs)
         except ValueError as error:
             if "compiler_options" not in str(error):  # known numbers, but inside another program
@@ -72,7 +76,7 @@ def quick(function: Function) -> Function:
 
 
 @functools.cache
-def _host() -> Any:
+def host() -> Any:
     """The host as a device; JAX's default where it may not be used."""
     try:
         return jax.local_devices(backend="cpu")[0]
@@ -83,15 +87,24 @@ def _host() -> Any:
 def on_device(tree: Any) -> Any:
     """The tree with its arrays where long programs run: they travel once, and not with every call."""
     device = jax.config.values["jax_default_device"] or jax.local_devices()[0]
-    if device == _host():
+    if device == host():
         return tree
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.device_put(arrays, device), rest)
 
 
+def unbound(tree: Any) -> Any:
+    """The tree with its arrays where JAX's default is, and bound to no device.
+
+    An array that was put on a device draws all that it meets there: small programs of the host would be its own, too.
+    """
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.device_put(jax.device_get(arrays)), rest)
+
+
 def _options() -> dict[str, Any]:
     """Options of the compiler for a program that runs seldom."""
-    if _host() is None:
+    if host() is None:
         return {}
     options: dict[str, Any] = {"xla_backend_optimization_level": 0}
     if jax.__version_info__[:2] == (0, 10):  # an option that XLA does not know is an error
@@ -106,28 +119,46 @@ def rounded_up(num: int, least: int = 128) -> int:
 
 
 class Ahead:
-    """Compiles programs on another thread while the caller does something else.
+    """Compiles programs on other threads while the caller does something else.
 
-    They come back through the cache that is kept between processes, so that without one nothing is compiled ahead. What
-    fails here is compiled, and fails, where it is needed.
+    They come back through JAX's own memory of programs, or through the cache that is kept between processes: without
+    one nothing is compiled ahead. What fails here is compiled, and fails, where it is needed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_threads: int = 1) -> None:
         # Processes that joined compile together, in one order.
         is_alone = jax.process_count() == 1
-        self._pool = ThreadPoolExecutor(1, "compile-ahead") if _is_kept() and is_alone else None
+        self._pool = ThreadPoolExecutor(num_threads, "compile-ahead") if _is_kept() and is_alone else None
+        self._named: dict[Hashable, Future] = {}
 
-    def compile(self, work: Callable[[], Any]) -> None:
-        """Run `work`, which lowers and compiles a program, after all that was handed over before it."""
+    def compile(self, work: Callable[[], Any], name: Hashable = None) -> None:
+        """Run `work`, which lowers and compiles a program; it begins after all that was handed over before it.
+
+        Args:
+            name: by which `wait` knows it.
+        """
         if self._pool is not None:
-            self._pool.submit(contextvars.copy_context().run, work)  # with the devices that are active here
+            # With the devices that are active here.
+            self._named[name] = self._pool.submit(contextvars.copy_context().run, work)
+
+    def wait(self, name: Hashable) -> None:
+        """Wait for a program that is being compiled: a second time would take as long. One not begun is given up."""
+        future = self._named.get(name)
+        if future is not None and not future.cancel():
+            wait([future])
 
     def __enter__(self) -> "Ahead":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        # What was handed over is still compiled, unless nothing comes of it.
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown(wait=False, cancel_futures=kind is not None)
+
+
+def spare_threads() -> int:
+    """Threads for programs that are compiled ahead: the caller and XLA need processors too."""
+    return int(np.clip((os.cpu_count() or 1) // 4, 1, 3))
 
 
 def cache_folder() -> Path | None:

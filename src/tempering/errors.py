@@ -12,8 +12,11 @@ __all__ = [
     "TemperingError",
     "first_line",
     "install_command",
+    "interval_fault",
     "nearest",
     "require_extra",
+    "what_is",
+    "with_article",
 ]
 
 
@@ -46,6 +49,43 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean …?)`, or nothing where no known word is like it."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+_COMMON = {
+    "NoneType": "None",
+    "str": "a string",
+    "function": "a function",
+    "builtin_function_or_method": "a function",
+    "PjitFunction": "a compiled function",
+    "type": "a class",
+    "module": "a module",
+    "ndarray": "a NumPy array",
+    "ArrayImpl": "a JAX array",
+}
+"""Types whose own names are not what a user calls them."""
+
+
+def with_article(name: str) -> str:
+    """A name after its article: `a dict`, `an int`, `a Uniform` (which begins with the sound of *you*)."""
+    sounds_like_you = name.lower().startswith(("uni", "use", "eu", "uin"))
+    return f"{'an' if name[:1].lower() in 'aeiou' and not sounds_like_you else 'a'} {name}"
+
+
+def what_is(value: object) -> str:
+    """What somebody gave, by its type, as a sentence names it: `an int`, `a string`, `None`.
+
+    >>> f"fn is {what_is(3)}"
+    'fn is an int'
+    """
+    name = type(value).__name__
+    return _COMMON.get(name) or with_article(name)
+
+
+def interval_fault(is_ordered: bool) -> str:
+    """Why the two ends of an interval are refused."""
+    if not is_ordered:
+        return "low must be less than high"
+    return "single precision cannot tell the ends apart, or cannot hold their difference; take another unit"
 
 
 EXTRAS = {

@@ -123,8 +123,8 @@ def test_other_errors_go_through_the_door_unchanged():
 
 
 WRONG = {
-    "nothing": (lambda x: None, {}, r"a NoneType \(None\) for the value .*shape \(\)"),
-    "text": (lambda x: "3", {}, r"a str \('3'\) for the value"),
+    "nothing": (lambda x: None, {}, r"None for the value .*shape \(\)"),
+    "text": (lambda x: "3", {}, r"a string \('3'\) for the value"),
     "a vector": (lambda x: x, {}, r"an array of shape \(2,\) and dtype float64 for the value"),
     "a vector of one": (lambda x: x[:1], {}, r"an array of shape \(1,\)"),
     "a complex number": (lambda x: 1j, {}, r"a complex \(1j\) for the value .*real numbers"),
@@ -184,7 +184,7 @@ def test_points_arrive_as_float64_of_the_documented_shape():
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        ((5, 2), {}, DensityError, "fn is a int"),
+        ((5, 2), {}, DensityError, "fn is an int"),
         ((gaussian, 0), {}, SettingsError, "dim = 0"),
         ((gaussian, 2.0), {}, SettingsError, "dim = 2.0"),
         ((gaussian, 2), {"gradient": "forward"}, SettingsError, "gradient = 'forward' .*'none', 'finite', 'returned'"),

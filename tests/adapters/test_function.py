@@ -78,7 +78,7 @@ BAD = {
     "a boolean": (lambda x: jnp.all(x > 0), r"dtype bool .*floating dtype"),
     "a complex number": (lambda x: jnp.sum(x).astype(jnp.complex64), r"dtype complex64 .*one real number"),
     "a tuple": (lambda x: (jnp.sum(x), x), r"returned a tuple .*one real number"),
-    "nothing": (lambda x: None, r"returned a NoneType .*one real number"),
+    "nothing": (lambda x: None, r"returned None .*one real number"),
     "a Python integer": (lambda x: 3, r"returned a int .*one real number"),
     "an exception": (_raising, r"raised RuntimeError .*shape \(2,\) and dtype float32: the sky is falling;"),
     "a batch axis": (_batched, r"raised .*it takes one point, not a batch$"),

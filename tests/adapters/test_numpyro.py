@@ -114,7 +114,7 @@ def test_names_and_deterministic_values_come_back(target, points):
     np.testing.assert_allclose(named["twice"], 2.0 * named["theta"], rtol=1e-6)
     np.testing.assert_allclose(named["w"].sum(axis=1), 1.0, rtol=1e-5)
     np.testing.assert_array_equal(target.structure.flatten(named, "x"), x)
-    with pytest.raises(SettingsError, match="nested otherwise"):
+    with pytest.raises(SettingsError, match="not nested like"):
         target.structure.flatten({name: named[name] for name in NAMES[1:]}, "x")
     assert target.structure.dims["theta"] == target.structure.dims["twice"] == ["school"]
     assert target.structure.dims["tau"] == [] and target.structure.dims["L"] == ["L_dim_0", "L_dim_1"]
@@ -223,7 +223,7 @@ def raising(y=None):
         (lambda y=None: None, SettingsError, "no latent site"),
         (raising, DensityError, "the model raised RuntimeError: no data; it must run with the arguments"),
         (lambda: None, DensityError, "the model raised TypeError"),
-        (3, SettingsError, "model is a int; give a function"),
+        (3, SettingsError, "model is an int; give a function"),
     ],
 )
 def test_models_that_cannot_be_sampled_are_refused(bad, kind, message):

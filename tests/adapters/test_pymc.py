@@ -119,7 +119,7 @@ def test_a_prior_without_draws_is_no_reference():
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(SettingsError, match="model is a int; give a pymc.Model"):
+    with pytest.raises(SettingsError, match="model is an int; give a pymc.Model"):
         tp.from_pymc(3)
     with pm.Model() as empty:
         pass

@@ -80,7 +80,7 @@ def test_mistakes_are_named(torch):
             evaluated(from_torch(fn, 2))
     with pytest.raises(RuntimeError, match=r"size of tensor|shapes"):  # PyTorch's own, as it is
         evaluated(from_torch(lambda x: (x + torch.zeros(3)).sum(1), 2))
-    with pytest.raises(DensityError, match="fn is a int"):
+    with pytest.raises(DensityError, match="fn is an int"):
         from_torch(5, 2)
     with pytest.raises(SettingsError, match="dtype = 'float32'"):
         from_torch(lambda x: x.sum(1), 2, dtype="float32")

@@ -96,7 +96,7 @@ def test_it_is_what_fit_takes(target):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: tp.from_stan(3), "model is a int without log_density"),
+        (lambda: tp.from_stan(3), "model is an int without log_density"),
         (lambda: tp.from_stan(FakeStan(), data={"N": 3}), "a StanModel has its own"),
     ],
 )
@@ -107,7 +107,7 @@ def test_what_is_no_model_is_refused(call, words):
 
 def test_a_missing_file_is_refused(tmp_path):
     pytest.importorskip("bridgestan", reason="the path of a model needs BridgeStan: pip install 'tempering[stan]'")
-    with pytest.raises(SettingsError, match="is no file"):
+    with pytest.raises(SettingsError, match="is not a file"):
         tp.from_stan(tmp_path / "nowhere.stan")
 
 
@@ -156,5 +156,5 @@ def test_a_model_that_stanc_compiled_is_the_density_of_its_statements(schools):
 
 @pytest.mark.slow
 def test_data_that_a_compiled_model_does_not_take_are_refused(schools):
-    with pytest.raises(DensityError, match="BridgeStan makes no model of .*sigma"):
+    with pytest.raises(DensityError, match="BridgeStan could not compile .*sigma"):
         tp.from_stan(schools, {"J": 2, "y": [1.0, 2.0], "sigma": [1.0, -1.0]}, warn=False)

@@ -10,9 +10,9 @@ import pytest
 from support.random_checks import must_fail
 from tempering.adapters import as_target
 from tempering.atlas import survey as surveying
-from tempering.atlas.adapt import Drawn, draw_more, log_densities
+from tempering.atlas.adapt import Drawn, draw_more
 from tempering.atlas.even import evened
-from tempering.atlas.mixture import mixture_of
+from tempering.atlas.mixture import log_densities, mixture_of
 from tempering.atlas.survey import survey
 from tempering.runs.ledger import Ledger
 from tempering.targets.shaped import Shaped

@@ -53,7 +53,7 @@ def test_a_patch_is_as_wide_as_the_density_at_a_heavy_point():
     assert len(before) == 1 and len(patched) == 2
     np.testing.assert_allclose(patched.position[1], 0.0, atol=1e-3)
     np.testing.assert_allclose(patched.covariance[1], 9.0 * np.eye(4), rtol=1e-3, atol=1e-3)
-    assert ledger.points == {"atlas": 4 + 1} and ledger.total <= cost_of_patches(target)
+    assert ledger.points == {"reference": 4 + 1} and ledger.total <= cost_of_patches(target)
 
 
 def test_nothing_is_added_where_no_point_is_heavy_and_no_more_than_a_few_where_all_are():

@@ -9,9 +9,9 @@ from scipy.special import gammaln
 
 from support.random_checks import assert_mean, must_fail
 from tempering.adapters import as_target
-from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess, log_densities, log_weights_of
+from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess, log_weights_of
 from tempering.atlas.judge import judge
-from tempering.atlas.mixture import joined, mixture_of
+from tempering.atlas.mixture import drawn_of, joined, log_densities, log_densities_of_parts, mixture_of
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.referee import rank_p_value
 from tempering.kernels import kernel_of
@@ -51,6 +51,32 @@ def test_draws_are_of_the_density():
     draws = mixture.sample(jax.random.key(0), 20_000)
     log_ratio = jax.jit(jax.vmap(lambda x: stats_normal(x) - mixture.log_density(x)))(draws)
     assert_mean(np.exp(np.asarray(log_ratio, np.float64)), 1.0, name="normal over mixture", key=0)
+
+
+def test_the_host_draws_of_the_same_density():
+    mixture = some_mixture()
+    draws = drawn_of(jax.random.key(0), mixture, 20_000)
+    log_ratio = np.asarray(jax.jit(jax.vmap(stats_normal))(draws), np.float64) - log_densities(mixture, draws)
+    assert_mean(np.exp(log_ratio), 1.0, name="normal over mixture, by the host", key=0)
+    narrow = drawn_of(jax.random.key(1), some_mixture(nu=1e6), 20_000)  # the saboteur: without the heavy tails
+    wrong = np.asarray(jax.jit(jax.vmap(stats_normal))(narrow), np.float64) - log_densities(mixture, narrow)
+    must_fail(assert_mean, np.exp(wrong), 1.0, name="normal over mixture, by the host", key=0)
+
+
+@pytest.mark.parametrize("most", [0.0, 1e12])
+def test_densities_of_the_host_are_those_of_the_program(monkeypatch, most):
+    monkeypatch.setattr("tempering.atlas.mixture._MOST_ON_HOST", most)
+    mixture, points = some_mixture(), np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32) * 4
+    expected = jax.jit(jax.vmap(mixture.log_density))(points)
+    np.testing.assert_allclose(log_densities(mixture, points), expected, rtol=1e-4, atol=1e-4)
+    parts = jax.jit(jax.vmap(mixture.log_parts))(points)
+    np.testing.assert_allclose(log_densities_of_parts(mixture, points), parts, rtol=1e-4, atol=1e-4)
+
+
+def test_a_point_that_is_not_finite_has_no_density():
+    points = np.array([[0.0, 0.0], [np.nan, 0.0], [np.inf, 0.0], [3e38, -3e38]], np.float32)
+    found = log_densities(some_mixture(), points)
+    assert np.isfinite(found[0]) and not np.any(np.isfinite(found[1:3])) and found[3] < -100
 
 
 def stats_normal(x):
@@ -102,7 +128,7 @@ def judged(log_density, optima, seed=0):
 def test_the_referee_passes_a_reference_that_covers():
     judgement, ledger = judged(lambda x: -0.5 * jnp.sum(x**2), optima_of(np.zeros((1, 3)), np.eye(3)[None]))
     assert judgement.is_good, judgement
-    assert ledger.points["atlas"] == 2000 + 2 * 32 * (1 + 48 * kernel_of(Exploration(), 3).evaluations_per_step)
+    assert ledger.points["reference"] == 2000 + 2 * 32 * (1 + 48 * kernel_of(Exploration(), 3).evaluations_per_step)
 
 
 def test_the_referee_sees_a_mode_that_the_reference_lacks():

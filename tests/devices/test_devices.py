@@ -98,7 +98,7 @@ def test_a_function_of_the_host_is_called_once_for_every_point():
         ("2", "devices = '2' is not allowed"),
         ("all", "devices = 'all' is not allowed"),
         ([], "devices is empty"),
-        ([0, 1], "devices holds 0, which is no device of JAX"),
+        ([0, 1], "devices holds 0, which is not a device of JAX"),
         (10_000, "devices = 10000 are more than the"),
     ],
 )

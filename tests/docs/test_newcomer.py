@@ -18,7 +18,7 @@ RECORD = json.loads((ROOT / "results" / "newcomer.json").read_text(encoding="utf
 def test_the_edited_lines_are_the_readme_s_with_another_density():
     code = SCRIPT["edited"](SCRIPT["pasted"]())
     compile(code, "own.py", "exec")
-    assert "dim=3" in code and "lambda x: jnp.logaddexp" not in code and code.endswith('sampler.plot("figures")\n')
+    assert "dim=3" in code and "lambda x: jnp.logaddexp" not in code and code.endswith('sampler.report("mine.html")\n')
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "newcomer.md"], ids=name_of)

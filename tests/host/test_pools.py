@@ -289,7 +289,11 @@ def test_a_pool_that_grows_is_used(monkeypatch):
 
 
 REFUSED = {
-    "a word": ({"pool": "dask"}, SettingsError, r"pool is a str without \.submit or \.map; give a number of processes"),
+    "a word": (
+        {"pool": "dask"},
+        SettingsError,
+        r"pool is a string without \.submit or \.map; give a number",
+    ),
     "a flag": ({"pool": True}, SettingsError, "pool = True"),
     "less than none": ({"pool": -1}, SettingsError, "pool = -1"),
     "twice": ({"pool": 2, "num_processes": 2}, SettingsError, "pool and num_processes both"),

@@ -47,7 +47,7 @@ def test_grammar(text, expected):
         ("2 3", "out of place"),
         ("periodicdistance(1, 2, 3)", "'periodicdistance' is not known"),
         ("atan2(1)", "takes 2 arguments, not 1"),
-        ("x; y", "is no definition"),
+        ("x; y", "is not a definition"),
         ("__import__(1)", "'__import__' is not known"),
     ],
 )

@@ -180,7 +180,7 @@ def test_ambers_files(tmp_path):
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path, pdb):
-    with pytest.raises(SettingsError, match="is no file"):
+    with pytest.raises(SettingsError, match="is not a file"):
         from_pdb(tmp_path / "none.pdb")
     (tmp_path / "broken.xml").write_text("<System")
     with pytest.raises(SettingsError, match="cannot be read"):

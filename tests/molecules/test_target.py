@@ -110,7 +110,7 @@ def test_a_wall_keeps_to_one_hand():
     values, slopes = jax.jit(jax.vmap(lambda x: evaluate(target, x)))(both)
     assert values[1] == -jnp.inf and not np.any(slopes[1])
     np.testing.assert_allclose(jax.jit(jax.vmap(free.log_density))(both), jnp.stack([values[0]] * 2), rtol=1e-5)
-    with pytest.raises(SettingsError, match="no chiral centre"):
+    with pytest.raises(SettingsError, match="not a chiral centre"):
         MoleculeTarget(free.record, walls=((0, 1, 2, 22),))
 
 
@@ -148,12 +148,12 @@ def bad_positions():
     clash[2] = clash[6]
     return {
         "too few": (positions[:-1], r"shape \(7, 3\); the System has 8 atoms"),
-        "flat": (positions.reshape(-1), "no list of points"),
+        "flat": (positions.reshape(-1), "not a list of points"),
         "NaN": (broken, "not finite, first at atom 3"),
         "overlap": (clash, "atoms 2 and 6 overlap.*minimise"),
         "ångström": (10 * positions, "another unit.*divide ångström by 10"),
         "kelvin": (positions * unit.kelvin, "in kelvin; give a length"),
-        "text": ("here", "no list of points"),
+        "text": ("here", "not a list of points"),
     }
 
 
@@ -180,8 +180,8 @@ def test_positions_with_units_are_converted():
         ({"temperature": -1.0}, "temperature = -1.0"),
         ({"temperature": "warm"}, "temperature = 'warm'"),
         ({"unsupported": "ignore"}, "unsupported = 'ignore'"),
-        ({"system": "system.xml"}, "system is a str"),
-        ({"topology": 3}, "topology is a int"),
+        ({"system": "system.xml"}, "system is a string"),
+        ({"topology": 3}, "topology is an int"),
     ],
 )
 def test_other_bad_arguments_are_refused(arguments, message):

@@ -39,7 +39,7 @@ HOPELESS = {
     "energy of double exponential growth": (lambda x: jnp.sum(jnp.exp(x**2)), "-energy"),
     "probability": (lambda x: jnp.exp(_normal(x)), "probability"),
     "narrow probability density": (lambda x: 40.0 * jnp.exp(10.0 * _normal(x)), "probability"),
-    "linear": (lambda x: jnp.sum(x) + 0.0 * x[0], "no normaliser"),
+    "linear": (lambda x: jnp.sum(x) + 0.0 * x[0], "integral of such a density is infinite"),
     "linear in one": (lambda x: x[1] - 0.5 * (x[0] ** 2 + x[2] ** 2), "grows"),
     "flat": (lambda x: 0.0 * x[0], "flat"),
     "saturating likelihood": (lambda x: jnp.sum(jax.nn.log_sigmoid(x)), "does not fall off"),

@@ -85,6 +85,21 @@ def test_no_page_scrolls_sideways_or_complains(browser, own):
             assert not complaints
 
 
+def is_whole(page, selector: str) -> bool:
+    """Whether an element shows all that it holds without scrolling sideways."""
+    return page.eval_on_selector(selector, "(element) => element.scrollWidth <= element.clientWidth")
+
+
+def test_the_table_of_parameters_is_seen_whole(browser, own):
+    with opened(browser, own / "report.html") as (page, _):
+        for width in (420, 640, 1000, 1200, 1400):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert is_whole(page, "div:has(> table.parameters)"), width
+        page.set_viewport_size({"width": 1000, "height": 900})
+        page.add_style_tag(content=".parameters td { padding-left: 9rem !important; }")
+        assert not is_whole(page, "div:has(> table.parameters)"), "a table that is too wide would be found"
+
+
 def test_a_broken_page_would_be_found(browser, tmp_path):
     broken = tmp_path / "broken.html"
     broken.write_text(

@@ -121,7 +121,7 @@ def test_runs_are_compared(own, a_copy, tmp_path):
     assert "my-fit and copy" in text and text.count("<svg") >= 4
     compare_page(comparison, tmp_path / "a.html")  # its own page may be replaced
     (tmp_path / "mine.html").write_text("mine")
-    with pytest.raises(RunFolderError, match="is no page of"):
+    with pytest.raises(RunFolderError, match="is not a page of"):
         compare_page(comparison, tmp_path / "mine.html")
     with pytest.raises(SettingsError, match="two folders or more"):
         compare_runs([own])

@@ -106,7 +106,7 @@ def test_the_tail_of_the_weights_says_what_it_is_worth(plane_run):
     heavy[:5] = -np.inf
     for log_weights, words in (
         (LOG_WEIGHTS, "at most 0.7, as far as the draws reach"),
-        (heavy, "above 0.7: not to be relied on"),
+        (heavy, "above 0.7: a heavy tail"),
     ):
         figure = sampler_figures(SamplerContents(_facts(plane_run), DRAWS, log_weights))["weights"]
         title = figure.axes[0].get_title(loc="left")

@@ -7,6 +7,7 @@ from pathlib import Path
 __all__ = [
     "eager_imports",
     "imported_modules",
+    "message_texts",
     "module_name",
     "numerics_inside",
     "pickle_use",
@@ -98,6 +99,29 @@ def imported_modules(nodes: Iterable[ast.AST], module: str) -> Iterator[tuple[st
                 base = ".".join([*module.split(".")[: -node.level], *([base] if base else [])])
             for alias in node.names:
                 yield f"{base}.{alias.name}", node.lineno
+
+
+def message_texts(tree: ast.Module, gap: str) -> Iterator[tuple[int, str]]:
+    """Texts of three words or more with their lines: no docstrings or annotations; `gap` for what an f-string adds."""
+    skipped = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(id(node.value))
+        hidden = [getattr(node, name, None) for name in ("annotation", "returns")]
+        hidden += [*node.values] if isinstance(node, ast.JoinedStr) else []
+        hidden += [node.slice] if isinstance(node, ast.Subscript) else []
+        skipped |= {id(inner) for each in hidden if each is not None for inner in ast.walk(each)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [str(part.value) if isinstance(part, ast.Constant) else gap for part in node.values]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            parts = [node.value]
+        else:
+            continue
+        if len("".join(parts).split()) >= 3:
+            yield node.lineno, "".join(parts)
 
 
 def module_name(path: Path, source: Path) -> str:

@@ -90,3 +90,33 @@ def test_the_mass_beyond_the_largest_weight_of_an_exact_tail(k):
     expected = num ** (k - 1.0) * (1.0 - 100.0 ** (k - 1.0))
     mean = np.mean(np.exp(log_weights))
     assert 0.8 * expected < unseen_mass(log_weights) * mean * (1.0 - k) < 2.0 * expected
+
+
+def of_two_kinds(rng, share: float, num: int = 60_000) -> np.ndarray:
+    """Weights near 1, and a share of them evenly between 10 and 30: a region of which a proposal has too little."""
+    log_weights = rng.normal(-0.01, 0.15, num)
+    is_rare = rng.random(num) < share
+    log_weights[is_rare] = np.log(rng.uniform(10.0, 30.0, np.sum(is_rare)))
+    return log_weights
+
+
+def test_a_tail_that_ends_is_not_carried_on_by_what_lies_under_it(monkeypatch):
+    # Hundreds of draws show where the largest weights end. One tail through both kinds says that they have no mean.
+    sets = [of_two_kinds(np.random.default_rng(seed), 0.006) for seed in range(5)]
+
+    def ends() -> None:
+        assert all(pareto_k(own) < 0.5 and unseen_mass(own) < 0.01 for own in sets)
+
+    ends()
+    real = [-1.2 * np.log(np.random.default_rng(seed).uniform(size=60_000)) for seed in range(5)]
+    before = [pareto_k(own) for own in real]
+    monkeypatch.setattr("tempering.weights.pareto._LEAST_REFITTED", np.inf)
+    must_fail(ends)
+    # A tail that goes on is left as it is, and so is one whose end too few draws show.
+    assert [pareto_k(own) for own in real] == before and min(before) > 1.0
+
+
+def test_few_draws_of_a_rare_region_stay_an_alarm():
+    for seed in range(5):
+        assert pareto_k(of_two_kinds(np.random.default_rng(seed), 0.0005)) > 0.5
+        assert unseen_mass(of_two_kinds(np.random.default_rng(seed), 0.003, 2000)) > 0.01

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tempering.adapters.seen import density_mark
-from tempering.errors import DensityError
+from tempering.errors import DensityError, what_is
 from tempering.host.dealing import Arrival, Dealer
 from tempering.host.engines import Here, engine_of
 from tempering.host.use import HostUse
@@ -295,5 +295,7 @@ def _shown(part: Any) -> str:
     shape, dtype = getattr(part, "shape", None), getattr(part, "dtype", None)
     if shape is not None:
         return f"an array of shape {tuple(shape)} and dtype {dtype}"
+    if part is None:
+        return "None"
     text = repr(part)
-    return f"a {type(part).__name__} ({text[:60] + ('…' if len(text) > 60 else '')})"
+    return f"{what_is(part)} ({text[:60] + ('…' if len(text) > 60 else '')})"

@@ -19,7 +19,7 @@ import numpy as np
 from jax.core import Tracer
 
 from tempering.adapters.black_box import BlackBox, Faults
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, what_is
 from tempering.settings.checks import require_choice, require_count, require_flag, require_positive
 from tempering.targets.base import Target
 from tempering.types import Array, Float
@@ -141,7 +141,7 @@ def from_callable(
         False
     """
     if not callable(fn):
-        raise DensityError(f"fn is a {type(fn).__name__}; it must be a function of one point that returns a number")
+        raise DensityError(f"fn is {what_is(fn)}; it must be a function of one point that returns a number")
     if not callable(gradient) and gradient not in _GRADIENTS:
         allowed = ", ".join(map(repr, _GRADIENTS))
         raise SettingsError(f"gradient = {gradient!r} is not allowed: it must be one of {allowed}, or a function")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters.structure import StructuredTarget, hashable
-from tempering.errors import DensityError, SettingsError, first_line
+from tempering.errors import DensityError, SettingsError, first_line, what_is
 from tempering.settings import require_count
 from tempering.targets.base import OPTIONAL, Target
 from tempering.targets.references import ReferenceLike, as_reference, check_reference
@@ -73,7 +73,7 @@ def as_target(density: Any, dim: int | None = None) -> Target:
         target = FunctionTarget(dim, hashable(density))
     else:
         raise DensityError(
-            f"log_density is a {type(density).__name__}; it must be a function of one point, or an object with `dim` "
+            f"log_density is {what_is(density)}; it must be a function of one point, or an object with `dim` "
             "and `log_density(x)`"
         )
     _check_value(target)
@@ -102,7 +102,7 @@ def _adopted(density: Any) -> FunctionTarget:
         value, (kind, words) = brought[name], _KINDS[name]
         if not isinstance(value, kind) or name == "init" and np.shape(value)[1:] != (density.dim,):
             raise SettingsError(
-                f"the attribute {name} of a {type(density).__name__} is a {type(value).__name__}; a target's {name} is "
+                f"the attribute {name} of {what_is(density)} is {what_is(value)}; a target's {name} is "
                 f"{words}: mend it, or give it another name"
             )
     if "reference" in brought:
@@ -131,7 +131,7 @@ def _check_value(target: Target) -> None:
     if shape is None and isinstance(out, float):
         return
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
-        got = f"shape {shape} and dtype {dtype}" if shape is not None else f"a {type(out).__name__}"
+        got = f"shape {shape} and dtype {dtype}" if shape is not None else f"{what_is(out)}"
         raise DensityError(
             f"log_density returned {got} for {_point(target)}; it must return one real number, of shape () and a "
             "floating dtype: sum over coordinates, and do not batch"

@@ -17,7 +17,7 @@ import numpy as np
 
 from tempering.adapters.named import ModelChart, NamedStructure
 from tempering.adapters.structure import Structure, structure_of
-from tempering.errors import DensityError, SettingsError, first_line, require_extra
+from tempering.errors import DensityError, SettingsError, first_line, require_extra, what_is
 from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
@@ -207,7 +207,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
     """
     require_extra("numpyro", "NumPyro models")
     if not callable(model):
-        raise SettingsError(f"model is a {type(model).__name__}; give a function that calls numpyro.sample")
+        raise SettingsError(f"model is {what_is(model)}; give a function that calls numpyro.sample")
     held = _Model(model, args, kwargs)
     if not held.has_data:
         warnings.warn(
@@ -246,8 +246,8 @@ def _refuse(trace: dict[str, Any], sites: dict[str, Any]) -> None:
     partial = [name for name, (size, subsample, *_) in plates.items() if subsample not in (None, size)]
     if partial:
         raise SettingsError(
-            f"the plates {named(partial)} take subsamples of the data, whose density is another at every call; leave "
-            "subsample_size out"
+            f"the plates {named(partial)} take subsamples of the data, so that the density changes at every call; "
+            "leave subsample_size out"
         )
 
 

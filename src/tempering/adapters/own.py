@@ -6,7 +6,7 @@ import numpy as np
 
 from tempering.adapters.function import as_target
 from tempering.adapters.structure import StructuredTarget, chart_of_tree, structure_of
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, what_is
 from tempering.priors import Normal
 from tempering.settings import require_choice
 from tempering.targets import Referenced, in_inner_coordinates
@@ -64,7 +64,7 @@ def _on_path(target: Any, reference: Any) -> Any:
     if isinstance(reference, Normal) and reference.shape == ():
         reference = Normal(np.full(target.dim, reference.mean), reference.std)  # one for all, as of a prior
     if target.geometry is not None:
-        raise SettingsError(f"reference is not for a {type(target).__name__}, which is centred; leave it out")
+        raise SettingsError(f"reference is not for {what_is(target)}, which is centred; leave it out")
     check_reference(reference, target.dim)
     return Referenced(target.dim, target, reference)
 
@@ -73,14 +73,10 @@ def function_of(log_density: Any) -> Any:
     """The function of a tree of parameters that was handed over, or that an object has."""
     log_density = getattr(log_density, "log_density", log_density)
     if not callable(log_density):
-        raise DensityError(
-            f"log_density is a {type(log_density).__name__}; it must be a function of a tree like `like`"
-        )
+        raise DensityError(f"log_density is {what_is(log_density)}; it must be a function of a tree like `like`")
     return log_density
 
 
 def _refuse_own_coordinates(target: Any, what: str) -> None:
     if any(getattr(target, name, None) is not None for name in ("chart", "geometry")):
-        raise SettingsError(
-            f"{what} is not for a {type(target).__name__}, which has coordinates of its own; leave it out"
-        )
+        raise SettingsError(f"{what} is not for {what_is(target)}, which has coordinates of its own; leave it out")

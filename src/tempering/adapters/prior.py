@@ -13,7 +13,7 @@ import numpy as np
 
 from tempering.adapters.function import as_target
 from tempering.adapters.structure import Structure, StructuredTarget, leaves_of_prefix, structure_of
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, what_is
 from tempering.priors import Distribution, Entry, PriorChart, prior_chart
 from tempering.priors.cube import CubeChart, cube_chart
 from tempering.priors.numpyro import is_numpyro, numpyro_entry, numpyro_shape
@@ -37,7 +37,7 @@ def posterior_of(log_likelihood: Any, dim: int | None, like: Any, prior: Any, pr
     what = "prior" if prior_transform is None else "prior_transform"
     if any(getattr(log_likelihood, name, None) is not None for name in ("chart", "geometry", "reference")):
         raise SettingsError(
-            f"{what} is not for a {type(log_likelihood).__name__}, which has coordinates or a reference of its own; "
+            f"{what} is not for {what_is(log_likelihood)}, which has coordinates or a reference of its own; "
             "leave it out"
         )
     own = getattr(log_likelihood, "dim", None)
@@ -46,13 +46,11 @@ def posterior_of(log_likelihood: Any, dim: int | None, like: Any, prior: Any, pr
         return Posterior(as_target(log_likelihood, None if own is not None else chart.full_dim), chart)
     if isinstance(log_likelihood, TargetLike):
         raise SettingsError(
-            f"{what} has names, and the log likelihood is a {type(log_likelihood).__name__} of a plain vector; give a "
+            f"{what} has names, and the log likelihood is {what_is(log_likelihood)} of a plain vector; give a "
             "list with one distribution for each coordinate"
         )
     if not callable(log_likelihood):
-        raise DensityError(
-            f"the log likelihood is a {type(log_likelihood).__name__}; it must be a function of the parameters"
-        )
+        raise DensityError(f"the log likelihood is {what_is(log_likelihood)}; it must be a function of the parameters")
     return Posterior(as_target(StructuredTarget(log_likelihood, structure)), chart)
 
 
@@ -153,7 +151,7 @@ def _require_distribution(given: Any, where: str) -> None:
     if not _is_distribution(given):
         advice = "; a function of the unit cube is `prior_transform=`" if callable(given) else ""
         raise SettingsError(
-            f"{where} is a {type(given).__name__}; give a distribution such as {_EXAMPLE}, one of NumPyro, a list with "
+            f"{where} is {what_is(given)}; give a distribution such as {_EXAMPLE}, one of NumPyro, a list with "
             f"one for each coordinate, or a dict of them by name{advice}"
         )
 

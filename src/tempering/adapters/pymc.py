@@ -18,7 +18,7 @@ import numpy as np
 
 from tempering.adapters.named import CLOSE, ModelChart, NamedStructure
 from tempering.adapters.structure import structure_of
-from tempering.errors import DensityError, SettingsError, first_line, require_extra
+from tempering.errors import DensityError, SettingsError, first_line, require_extra, what_is
 from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
 
@@ -177,7 +177,7 @@ def from_pymc(model: Any) -> PyMCTarget:
     import pymc  # pyright: ignore[reportMissingImports]
 
     if not isinstance(model, pymc.Model):  # pyright: ignore[reportAttributeAccessIssue]
-        raise SettingsError(f"model is a {type(model).__name__}; give a pymc.Model (`with pymc.Model() as model:`)")
+        raise SettingsError(f"model is {what_is(model)}; give a pymc.Model (`with pymc.Model() as model:`)")
     try:
         held = _Model(model)
     except SettingsError:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
-from tempering.errors import DensityError, SettingsError, require_extra
+from tempering.errors import DensityError, SettingsError, require_extra, what_is
 from tempering.settings.checks import require_flag
 
 __all__ = ["TorchDensity", "from_torch"]
@@ -38,7 +38,7 @@ class TorchDensity:
 
         if not isinstance(values, torch.Tensor):
             raise DensityError(
-                f"the PyTorch function returned a {type(values).__name__} for {num} points; it must return a tensor of "
+                f"the PyTorch function returned {what_is(values)} for {num} points; it must return a tensor of "
                 f"shape ({num},)"
             )
         if tuple(values.shape) != (num,) or not values.dtype.is_floating_point:
@@ -85,7 +85,7 @@ def from_torch(
     import torch  # pyright: ignore[reportMissingImports]
 
     if not callable(fn):
-        raise DensityError(f"fn is a {type(fn).__name__}; it must be a PyTorch function or module (n, dim) -> (n,)")
+        raise DensityError(f"fn is {what_is(fn)}; it must be a PyTorch function or module (n, dim) -> (n,)")
     require_flag("is_energy", is_energy)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise SettingsError(f"dtype = {dtype!r} is not allowed: it must be a floating dtype of PyTorch, or None")

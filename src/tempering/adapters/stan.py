@@ -19,7 +19,7 @@ from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import CallbackTarget, checked_host
 from tempering.adapters.named import ModelChart, NamedStructure
 from tempering.adapters.structure import structure_of
-from tempering.errors import DensityError, SettingsError, first_line, require_extra
+from tempering.errors import DensityError, SettingsError, first_line, require_extra, what_is
 from tempering.types import Array, Float
 
 __all__ = ["StanTarget", "from_stan"]
@@ -188,7 +188,7 @@ def from_stan(model: Any, data: Any = None, *, host: Mapping[str, Any] | None = 
         lacking = [name for name in _NEEDED if not callable(getattr(model, name, None))]
         if lacking:
             raise SettingsError(
-                f"model is a {type(model).__name__} without {', '.join(lacking)}; give a bridgestan.StanModel, or the "
+                f"model is {what_is(model)} without {', '.join(lacking)}; give a bridgestan.StanModel, or the "
                 "path of a .stan file"
             )
         stan, identity = model, _told(model)
@@ -212,13 +212,13 @@ def _compiled(path: Path, data: Any, options: Mapping[str, Any]) -> tuple[Any, s
     import bridgestan  # pyright: ignore[reportMissingImports]
 
     if not path.is_file():
-        raise SettingsError(f"{path} is no file; give the path of a .stan file or of a library made of one")
+        raise SettingsError(f"{path} is not a file; give the path of a .stan file or of a library made of one")
     data = str(data) if isinstance(data, Path) else data
     try:
         stan = bridgestan.StanModel(str(path), data, **options)
     except Exception as error:  # of the compiler, of the data, of a download that is not possible
         raise DensityError(
-            f"BridgeStan makes no model of {path}: {type(error).__name__}: {first_line(error)}; it needs a C++ "
+            f"BridgeStan could not compile {path}: {type(error).__name__}: {first_line(error)}; it needs a C++ "
             "compiler, its own sources (the variable BRIDGESTAN, or a download), and data with the model's names"
         ) from error
     text = Path(data).read_text(encoding="utf-8") if str(data).endswith(".json") else repr(data)

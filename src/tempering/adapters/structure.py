@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import RunFolderError, SettingsError, first_line
+from tempering.errors import RunFolderError, SettingsError, first_line, what_is
 from tempering.targets.base import Target
 from tempering.transforms import Block, Constrained, Support, chart_of, real
 from tempering.types import Array, Float
@@ -77,7 +77,7 @@ class Structure:
         """
         pairs, treedef = _flattened(tree, what)
         if treedef != self.treedef:
-            raise SettingsError(f"{what} is {_described(tree)}, which is nested otherwise than {self}")
+            raise SettingsError(f"{what} is {_described(tree)}, which is not nested like {self}")
         leaves = [_as_numbers(leaf, what, _name(path)) for path, leaf in pairs]
         leading = {leaf.shape[: max(0, leaf.ndim - len(s))] for leaf, s in zip(leaves, self.shapes, strict=True)}
         fits = all(leaf.shape[leaf.ndim - len(s) :] == s for leaf, s in zip(leaves, self.shapes, strict=True))
@@ -132,7 +132,7 @@ def structure_of(like: Any) -> Structure:
         name, dtype = _name(path), getattr(leaf, "dtype", None)
         dtype = np.asarray(leaf).dtype if dtype is None and isinstance(leaf, bool | int | float | complex) else dtype
         if dtype is None:
-            raise SettingsError(f"like has a {type(leaf).__name__} at {name!r}; leaves must be arrays of real numbers")
+            raise SettingsError(f"like has {what_is(leaf)} at {name!r}; leaves must be arrays of real numbers")
         if not jnp.issubdtype(dtype, jnp.floating):
             raise SettingsError(
                 f"like has dtype {dtype} at {name!r}; only real numbers can be sampled: write 0.0 for 0, or sum out "
@@ -183,7 +183,7 @@ def leaves_of_prefix(
         unknown = [key for key in _keys(node) if key not in keys]
         if unknown:
             raise SettingsError(
-                f"{what}{where} has {', '.join(map(repr, unknown))}, which the parameters have not; they have "
+                f"{what}{where} has {', '.join(map(repr, unknown))}, which the parameters do not have; they have "
                 f"{', '.join(map(repr, sorted(keys, key=str)))}"
             )
     return leaves
@@ -198,8 +198,8 @@ def _at(prefix: Any, path: tuple, seen: dict, what: str, is_entry: Callable[[Any
             break
         if not _is_alike(prefix, entry):
             raise SettingsError(
-                f"{what}{where} is a {type(prefix).__name__}, nested otherwise than the parameters there; give one "
-                f"{what} for all below it, or names for names and lists for lists"
+                f"{what}{where} is {what_is(prefix)}, which is not nested like the parameters there; give "
+                f"one {what} for all below it, or names for names and lists for lists"
             )
         key = _key(entry)
         seen.setdefault(id(prefix), (where, prefix, set()))[2].add(key)
@@ -214,8 +214,7 @@ def _at(prefix: Any, path: tuple, seen: dict, what: str, is_entry: Callable[[Any
         where += f"[{key!r}]"
     if prefix is not None and not is_entry(prefix):
         raise SettingsError(
-            f"{what}{where} is a {type(prefix).__name__}, where the parameters have an array; give one such as "
-            f"{example}"
+            f"{what}{where} is {what_is(prefix)}, where the parameters have an array; give one such as {example}"
         )
     return prefix
 
@@ -245,17 +244,17 @@ def _flattened(tree: Any, what: str) -> tuple[list[tuple[tuple, Any]], Any]:
     try:
         return jax.tree_util.tree_flatten_with_path(tree)
     except (TypeError, ValueError) as error:  # such as keys of a dict that have no order
-        raise SettingsError(f"{what} is no tree that JAX can flatten: {first_line(error)}") from error
+        raise SettingsError(f"{what} is not a tree that JAX can flatten: {first_line(error)}") from error
 
 
 def _as_numbers(leaf: Any, what: str, name: str) -> np.ndarray:
     try:
         array = np.asarray(leaf)
     except (TypeError, ValueError) as error:
-        raise SettingsError(f"{what} has a {type(leaf).__name__} at {name!r}, which is no array of numbers") from error
+        raise SettingsError(f"{what} has {what_is(leaf)} at {name!r}, which is not an array of numbers") from error
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise SettingsError(
-            f"{what} has a {type(leaf).__name__} of dtype {array.dtype} at {name!r}, which is no array of numbers"
+            f"{what} has {what_is(leaf)} of dtype {array.dtype} at {name!r}, which is not an array of numbers"
         )
     with np.errstate(over="ignore"):  # what is too large for single precision is infinite, and refused as such
         return array.astype(np.float32)
@@ -280,7 +279,7 @@ def _encode(node: Any) -> Any:
         return {"dict": {key: _encode(value) for key, value in node.items()}}
     if type(node) in (list, tuple):
         return {type(node).__name__: [_encode(value) for value in node]}
-    raise TypeError(f"JSON has no name for a {type(node).__name__}")
+    raise TypeError(f"JSON has no name for {what_is(node)}")
 
 
 def _decode(content: Any) -> Any:
@@ -315,4 +314,6 @@ def read_structure(stored: dict[str, Any] | None, given: Any = None) -> Any:
     try:
         return structure_of(_decode(stored["tree"]))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise RunFolderError("the structure of the parameters is described in another version's words") from error
+        raise RunFolderError(
+            "the structure of the parameters was written by another version; fit again, or use that version"
+        ) from error

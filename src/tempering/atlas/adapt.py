@@ -7,24 +7,28 @@ are those that promise most. Every draw stays in use: all of them together are d
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.atlas.mixture import StudentMixture, joined, mixture_of
+from tempering.atlas.mixture import (
+    StudentMixture,
+    drawn_of,
+    joined,
+    log_densities,
+    log_densities_of_parts,
+    mixture_of,
+)
 from tempering.atlas.optima import Optima
-from tempering.atlas.patch import has_much_heavy, with_patches
-from tempering.compilation import quick
+from tempering.atlas.patch import cost_of_patches, has_much_heavy, with_patches
+from tempering.devices.keys import folded
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target, evaluate_many
-from tempering.targets.cost import spend
-from tempering.types import Array, Float, Key
+from tempering.targets.base import Target
+from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
+from tempering.types import Key
 from tempering.weights.pareto import pareto_k
 
-__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_densities", "log_densities_of_parts", "log_weights_of"]
+__all__ = ["Drawn", "adapted", "draw_more", "first_guess", "log_weights_of"]
 
 FIRST_NU, FIRST_WIDENING = 8.0, 1.15
 """Of Laplace approximations: heavy enough that modes which are not normal are covered."""
@@ -38,6 +42,8 @@ _ENOUGH, _GAIN, _HIGH_K = 0.6, 1.15, 0.5
 k above which a few draws stand for what the components do not reach."""
 _COLLAPSED = 0.5
 """Share of a round over the best before it, below which one heavy draw decides it."""
+_STAGE = "reference"
+"""Of the ledger."""
 
 
 @dataclass
@@ -58,6 +64,7 @@ class Drawn:
     gradient: np.ndarray = field(init=False)
     shares: list[float] = field(default_factory=list)
     components: Optima | None = None
+    _log_q: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.position = self.gradient = np.zeros((0, self.mixtures[0].dim), np.float32)
@@ -70,7 +77,9 @@ class Drawn:
 
     def log_weights(self) -> np.ndarray:
         """Of all draws, by the mixture of all rounds; -inf where the target is of no use."""
-        return log_weights_of(self.log_density, self.gradient, log_densities(self.reference, self.position))
+        if self._log_q is None or len(self._log_q) != len(self.log_density):
+            self._log_q = log_densities(self.reference, self.position)
+        return log_weights_of(self.log_density, self.gradient, self._log_q)
 
     @property
     def log_z(self) -> float:
@@ -85,26 +94,6 @@ class Drawn:
         return self.log_weights() - log_z if np.isfinite(log_z) else np.full(len(self.log_density), -np.inf)
 
 
-def log_densities(mixture: StudentMixture, points: Any) -> np.ndarray:
-    """Of many points."""
-    return np.asarray(_log_densities(mixture, jnp.asarray(points)))
-
-
-@eqx.filter_jit
-def _log_densities(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, " point"]:
-    return jax.lax.map(mixture.log_density, points, batch_size=4096)
-
-
-def log_densities_of_parts(mixture: StudentMixture, points: Any) -> np.ndarray:
-    """Of many points (rows) in every component, without its weight."""
-    return np.asarray(_log_parts(mixture, jnp.asarray(points)), np.float64)
-
-
-@eqx.filter_jit
-def _log_parts(mixture: StudentMixture, points: Float[Array, "point dim"]) -> Float[Array, "point component"]:
-    return jax.lax.map(mixture.log_parts, points, batch_size=4096)
-
-
 def log_weights_of(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndarray) -> np.ndarray:
     """log p - log q; -inf where the target is of no use."""
     is_usable = np.isfinite(log_density) & np.all(np.isfinite(gradient), axis=1) & np.isfinite(log_q)
@@ -117,21 +106,16 @@ def first_guess(optima: Optima) -> StudentMixture:
     return mixture_of(weight, optima.position, optima.covariance, FIRST_NU, FIRST_WIDENING)
 
 
-def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger, stage: str = "atlas") -> None:
+def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger) -> None:
     """`num` draws more of the latest mixture, one evaluation each."""
-    spend(ledger, stage, target, num)
+    spend(ledger, _STAGE, target, num)
     mixture = drawn.mixtures[-1]
-    position = _sample(key, mixture, num)
-    value, gradient = (np.asarray(array) for array in evaluate_many(target, position))
+    position = drawn_of(key, mixture, num)
+    value, gradient = evaluate_rows(target, position)
     drawn.shares.append(_share(log_weights_of(value, gradient, log_densities(mixture, position))))
-    parts = [(drawn.position, np.asarray(position)), (drawn.log_density, value), (drawn.gradient, gradient)]
+    parts = [(drawn.position, position), (drawn.log_density, value), (drawn.gradient, gradient)]
     drawn.position, drawn.log_density, drawn.gradient = (np.concatenate(pair) for pair in parts)
     drawn.nums.append(num)
-
-
-@quick
-def _sample(key: Key, mixture: StudentMixture, num: int) -> Float[Array, "num dim"]:
-    return mixture.sample(key, num)
 
 
 def _share(log_weights: np.ndarray) -> float:
@@ -152,6 +136,7 @@ def adapted(
     ledger: Ledger,
     on_round: Callable[[int, float], None] = lambda index, share: None,
     before: Drawn | None = None,
+    held_back: int = 0,
 ) -> Drawn:
     """A reference and its weighted draws, after as many rounds as help.
 
@@ -161,18 +146,21 @@ def adapted(
         num_per_round: draws of the first round; each later one makes as many.
         on_round: called with the number of the round and the effective share of its draws.
         before: draws of a reference with fewer components, which stay in use; `optima` has all of its components.
+        held_back: evaluations of the stage that must be left. A round after the first is made if it leaves them.
     """
     drawn = Drawn([first_guess(optima)]) if before is None else before
     if before is not None:  # the latest, of which nothing is drawn yet, gives way
         drawn.mixtures[-1] = _improved(drawn, optima)
     index, last = 0, most_rounds - 1
+    cost = num_per_round * points_per_gradient(target)
     while True:
-        draw_more(jax.random.fold_in(key, index), target, drawn, num_per_round, ledger)
+        draw_more(folded(key, index), target, drawn, num_per_round, ledger)
         share, num = drawn.shares[-1], len(optima)
         on_round(index, share)
         has_much = has_much_heavy(drawn.log_heaviness())
         has_tail = has_much or pareto_k(drawn.log_weights()) > _HIGH_K
-        if has_tail and index < (2 * most_rounds if has_much else most_rounds):
+        can_be_patched = ledger.left(_STAGE) - held_back >= cost + cost_of_patches(target)
+        if has_tail and can_be_patched and index < (2 * most_rounds if has_much else most_rounds):
             optima = with_patches(target, optima, drawn.position, drawn.log_heaviness(), drawn.log_z, ledger)
         drawn.mixtures.append(_improved(drawn, optima))
         best = max(drawn.shares[:-1], default=0.0)
@@ -182,7 +170,7 @@ def adapted(
             last = max(last, min(index + 1, most_rounds + 1))
         elif (share > _ENOUGH and not has_tail) or (index > 1 and share < _GAIN * best):
             break
-        if index >= last:
+        if index >= last or ledger.left(_STAGE) - held_back < cost:
             break
         index += 1
     drawn.components = optima
@@ -210,9 +198,7 @@ def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.n
     last, num = drawn.mixtures[-1], len(optima)
     if last.log_weight.shape[0] != num:  # components that are new
         last = first_guess(optima)
-    log_parts = (
-        np.asarray(_log_parts(last, jnp.asarray(drawn.position)), np.float64) + np.asarray(last.log_weight)[None]
-    )
+    log_parts = log_densities_of_parts(last, drawn.position) + np.asarray(last.log_weight)[None]
     belongs = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=1, keepdims=True))
     own = _truncated(log_weights)[:, None] * belongs
     mass, size = np.sum(own, axis=0), _sizes(own)

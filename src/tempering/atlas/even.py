@@ -7,7 +7,7 @@ that away: a linear chart, which is exact.
 
 import copy
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from tempering.atlas.adapt import Drawn
@@ -63,12 +63,15 @@ def linear_chart(centre: np.ndarray, factor: np.ndarray) -> Triangular:
     foretold = np.eye(dim) - np.linalg.inv(factor / width[:, None])
     arrays = {"centre": centre, "width": width, "mean_linear": np.tril(foretold, -1)}
     chart = Triangular.identity(dim)
-    return Triangular(**{**vars(chart), **{name: jnp.asarray(a, jnp.float32) for name, a in arrays.items()}})
+    return Triangular(
+        **{**vars(chart), **{name: jax.device_put(np.asarray(a, np.float32)) for name, a in arrays.items()}}
+    )
 
 
 def _through(drawn: Drawn, centre: np.ndarray, factor: np.ndarray, inward: np.ndarray) -> Drawn:
     """The same draws with their values in the chart's coordinates."""
     inner = copy.copy(drawn)
+    inner._log_q = None
     inner.mixtures = [_mixture_through(mixture, centre, inward) for mixture in drawn.mixtures]
     log_volume = float(np.sum(np.log(np.diagonal(factor))))
     inner.position = ((drawn.position.astype(np.float64) - centre) @ inward.T).astype(np.float32)

@@ -3,23 +3,26 @@
 from dataclasses import dataclass, field
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.atlas.adapt import Drawn, log_densities
+from tempering.atlas.adapt import Drawn
+from tempering.atlas.mixture import log_densities
+from tempering.atlas.negligible import are_negligible
 from tempering.atlas.optima import Optima
-from tempering.atlas.referee import rank_p_value, walk
+from tempering.atlas.referee import planned_evaluations, rank_p_value, walk
+from tempering.devices.keys import generator, split
 from tempering.kernels import Kernel
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.ledger import Ledger
 from tempering.targets import Units
 from tempering.targets.base import Target
+from tempering.targets.cost import points_per_gradient
 from tempering.types import Key
 from tempering.weights.hidden import hidden_limit
 from tempering.weights.pareto import pareto_k
-from tempering.weights.resample import indices_by_weight
+from tempering.weights.resample import systematic_indices
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "cost_of_judging", "judge"]
 
 MOST_HIDDEN = 0.005
 """Share of the chains' states that may be hidden."""
@@ -37,7 +40,8 @@ class Judgement:
 
     Args:
         share, pareto_k: of the weights of the latest draws, and of all.
-        hidden_share: of the chains' states, where the reference has practically nothing.
+        hidden_share: of the chains' states, where the reference has practically nothing. Places that hold next to
+            nothing are left out, where optima are very many.
         p_value: of the ranks of chains that started from weighted draws.
         hidden, log_heaviness: these states, and log p - log q - log Z there.
     """
@@ -75,6 +79,11 @@ class Judgement:
         return self.covers and self.share >= LEAST_SHARE
 
 
+def cost_of_judging(target: Target, kernel: Kernel, num_chains: int, num_steps: int) -> int:
+    """The evaluations that `judge` spends."""
+    return 2 * planned_evaluations(num_chains, num_steps, kernel) * points_per_gradient(target)
+
+
 def judge(
     key: Key,
     target: Target,
@@ -87,31 +96,38 @@ def judge(
     ledger: Ledger,
 ) -> Judgement:
     """Let chains walk from the user's starting points, spread out, and from weighted draws; see where they are."""
-    keys = jax.random.split(key, 5)
+    keys = split(key, 5)
     log_weights = drawn.log_weights()
     weights = np.exp(log_weights - np.max(log_weights))
     log_z = float(np.log(np.mean(weights)) + np.max(log_weights))
     spread = np.sqrt(optima.local_weight() @ np.einsum("kii->ki", optima.covariance))
-    units = Units(jnp.asarray(spread, jnp.float32))
-    rows = indices_by_weight(keys[0], jnp.asarray(log_weights, jnp.float32), num_chains, "systematic")
+    units = Units(jax.device_put(spread.astype(np.float32)))
+    rng = generator(keys[0])
+    rows = rng.permutation(systematic_indices(log_weights, num_chains, rng.uniform()))
     own = np.asarray(start_fn(keys[1], num_chains))
-    factor = np.exp(np.asarray(jax.random.uniform(keys[2], (num_chains, 1))) * np.log(_WIDEST_START))
+    factor = np.exp(generator(keys[2]).uniform(size=(num_chains, 1)) * np.log(_WIDEST_START))
     apart = np.mean(own, axis=0) + factor * (own - np.mean(own, axis=0))
     walks = [
-        walk(key_walk, target, kernel, jnp.asarray(positions, jnp.float32), units, num_steps, ledger)
-        for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[np.asarray(rows)]))
+        walk(key_walk, target, kernel, positions, units, num_steps, ledger)
+        for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[rows]))
     ]
     ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
     limit = log_z + hidden_limit(log_weights - log_z)
-    hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
     last = np.concatenate([walks[1].position[-1], walks[1].log_density[-1][:, None], ratios[1][-1][:, None]], axis=1)
+    for one, ratio in zip(walks, ratios, strict=True):
+        is_hidden = ~(ratio <= limit)
+        chains = np.flatnonzero(np.any(is_hidden, axis=0))
+        latest = is_hidden.shape[0] - 1 - np.argmax(is_hidden[::-1, chains], axis=0)
+        counts_not = are_negligible(target, optima, one.position[latest, chains], log_z, ledger)
+        ratio[:, chains[counts_not]] = -np.inf
+    hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
     draws = np.concatenate([drawn.position, drawn.log_density[:, None], log_weights[:, None]], axis=1)
     is_usable = np.isfinite(log_weights)
     p_value = rank_p_value(last, draws[is_usable], weights[is_usable])
     states, beyond = np.concatenate([one.position.reshape((-1, target.dim)) for one in walks]), np.ravel(ratios)
     is_hidden = (beyond > limit) & np.isfinite(beyond)
     own = (states[is_hidden], beyond[is_hidden] - log_z)
-    return Judgement(drawn.shares[-1], pareto_k(jnp.asarray(log_weights)), hidden, p_value, *own)
+    return Judgement(drawn.shares[-1], pareto_k(log_weights), hidden, p_value, *own)
 
 
 def _log_reference(drawn: Drawn, position: np.ndarray) -> np.ndarray:

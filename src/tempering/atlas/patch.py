@@ -7,14 +7,14 @@ a point show what lies there, as they do at an optimum.
 
 import copy
 
-import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.survey import is_twice_differentiable, second_derivatives
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target, evaluate_many
+from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
 
 __all__ = ["HEAVY", "cost_of_patches", "has_much_heavy", "with_patches"]
 
@@ -57,7 +57,7 @@ def with_patches(
     log_heaviness: np.ndarray,
     log_z: float,
     ledger: Ledger,
-    stage: str = "atlas",
+    stage: str = "reference",
 ) -> Optima:
     """The components of a reference, and more of them at its heaviest points; the same where none is heavy.
 
@@ -72,9 +72,9 @@ def with_patches(
             break
         heaviest = int(np.argmax(np.where(is_left, log_heaviness, -np.inf)))
         is_left[heaviest] = False
-        point = jnp.asarray(position[heaviest], jnp.float32)
+        point = np.asarray(position[heaviest], np.float32)
         spend(ledger, stage, target, target.dim + 1 + int(not is_smooth))
-        value, gradient = (np.asarray(array[0], np.float64) for array in evaluate_many(target, point[None]))
+        value, gradient = (array[0].astype(np.float64) for array in evaluate_rows(target, point[None]))
         hessian = second_derivatives(target, point, is_exact=is_smooth)
         if not np.all(np.isfinite(hessian)) or not np.any(hessian) or not np.all(np.isfinite(gradient)):
             continue

@@ -8,16 +8,17 @@ chains that start from its weighted draws move to other ranks among these, the d
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.kernels import Kernel
+from tempering.devices.keys import split
+from tempering.kernels import ChainState, Kernel
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.run import Rules, run, start
 from tempering.runs.ledger import Ledger
 from tempering.targets import Scaled, Units
 from tempering.targets.base import Target
-from tempering.types import Array, Float, Key
+from tempering.targets.rows import evaluate_rows
+from tempering.types import Array, Key
 
 __all__ = ["Walked", "planned_evaluations", "rank_p_value", "walk"]
 
@@ -50,15 +51,22 @@ def walk(
     key: Key,
     target: Target,
     kernel: Kernel,
-    positions: Float[Array, "chain dim"],
+    positions: np.ndarray,
     units: Units,
     num_steps: int,
     ledger: Ledger,
 ) -> Walked:
     """Chains at T = 1 from these points; half of the steps adapt the step size."""
-    key_start, key_run = jax.random.split(key)
+    key_start, key_run = split(key)
     scaled, betas, half = Scaled(target, units), betas_of((1.0,)), _whole(num_steps) // 2
-    state, _ = start(key_start, scaled, kernel, units.inward(jnp.asarray(positions))[None], betas, ledger, "atlas")
+    scale = np.asarray(units.scale)
+    places = jax.device_put((np.asarray(positions, np.float32) / scale)[None])
+
+    def evaluated(_: Target, own: Array) -> ChainState:
+        value, gradient = evaluate_rows(target, scale * np.asarray(own)[0])
+        return ChainState(own, *jax.device_put((value[None], (gradient * scale)[None])))
+
+    state, _ = start(key_start, scaled, kernel, places, betas, ledger, "reference", evaluated)
     rules = Rules.of(kernel.optimal_acceptance, 1, half, "even_odd")
     _, draws = run(
         key_run,
@@ -71,9 +79,9 @@ def walk(
         num_draws=_NUM_KEPT,
         thin=half // _NUM_KEPT,
         ledger=ledger,
-        stage="atlas",
+        stage="reference",
     )
-    return Walked(np.asarray(units.outward(draws.position[0])), np.asarray(draws.log_density[0]))
+    return Walked(np.asarray(draws.position)[0] * scale, np.asarray(draws.log_density)[0])
 
 
 def rank_p_value(states: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> float:

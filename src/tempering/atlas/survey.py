@@ -4,6 +4,7 @@ Good and Turing's estimate says when: of n searches, f ended at optima that were
 one finds a new optimum is about f / n. Counted are optima that matter: whose local weight is not tiny.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,23 +16,40 @@ import numpy as np
 
 from tempering.atlas.climb import Climbers, climb, placed
 from tempering.atlas.optima import Optima, Shape
+from tempering.atlas.walls import at_walls
 from tempering.atlas.widths import with_measured_widths
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box, points_per_gradient, spend
 from tempering.types import Array, Float
 
-__all__ = ["TIME_SHARE", "Survey", "is_twice_differentiable", "missing_chance", "second_derivatives", "survey"]
+__all__ = [
+    "LEAST_SEARCHES",
+    "TIME_SHARE",
+    "Survey",
+    "expected_optima",
+    "few_count",
+    "is_twice_differentiable",
+    "missing_chance",
+    "second_derivatives",
+    "survey",
+]
 
 NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
 MOST_SEARCHES = 40000
 """Enough to find what one search in a thousand finds, at nineteen in twenty."""
-MOST_OPTIMA = 256
+MOST_OPTIMA, _MOST_NUMBERS = 256, 100_000
+"""Optima that are listed, and numbers of all their second derivatives up to which there may be more."""
 MATTERS = 1e-3
 """Local weight from which an optimum counts."""
 HOPELESS = ((30, 0.8), (100, 0.5))
 """Searches, and the share of them that ended at an optimum of their own above which optima cannot be listed."""
+_LARGEST_LISTED, _OUT_OF_REACH = 12, 2.0
+"""Dimensions up to which many optima are listed all the same, because few of them may count; and how many times as many
+as the searches that can be paid they must promise to be for that to be given up."""
+_FEW_COUNT = 0.05
+"""Of the optima: where no more of them count, many may be found once, and the list counts as closed."""
 LEAST_SEARCHES = 100
 """Below which the chance is not known."""
 CLOSED, MOST_SINGLE, MOST_LOST = 0.02, 0.3, 0.2
@@ -52,6 +70,9 @@ _MOST_LOOKS = 6
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
 """Evaluations of one search, and the step at which it is stuck."""
+_HELD_UP, _CUT_BY, _NEAR = 0.05, 20.0, 0.3
+"""The step at which a search is looked at where a density has walls; how many times as long a step has met one; and
+nats that such a step may promise, so that the wall is near."""
 _FAR = 1e6
 """Coordinates, in the same units, beyond which a search has run away."""
 _NARROWEST, _WIDEST = 1.0, 40.0
@@ -74,6 +95,7 @@ class Survey:
         evaluations: that it took.
         far: a coordinate beyond which a search has run away.
         is_smooth: whether JAX can differentiate twice; second derivatives are differences of gradients otherwise.
+        most_evaluations: that it may take.
     """
 
     optima: Optima
@@ -83,18 +105,45 @@ class Survey:
     evaluations: int = 0
     far: float = np.inf
     is_smooth: bool = True
+    most_evaluations: int | float = np.inf
 
     @property
     def is_closed(self) -> bool:
-        """Whether searches have closed in on the optima: nearly all arrive, and at ones that are known."""
+        """Whether searches have closed in on the optima: nearly all arrive, and at ones that are known.
+
+        Where very many optima are found once, a few of them may hold the mass; then these alone are to be known.
+        """
         num = self.num_searches
-        is_known = self.missing <= CLOSED and self.single <= MOST_SINGLE
+        is_known = self.missing <= CLOSED and (self.single <= MOST_SINGLE or self.has_few)
         return num >= LEAST_SEARCHES and is_known and self.num_lost <= MOST_LOST * num and len(self.optima) > 0
+
+    @property
+    def has_few(self) -> bool:
+        """Whether few of very many optima count, and these are known."""
+        return few_count(self.optima) and self.missing <= CLOSED and self.optima.dim <= _LARGEST_LISTED
 
     @property
     def single(self) -> float:
         """The share of searches that ended at an optimum of their own, whether it matters or not."""
         return float(np.sum(self.optima.hits == 1)) / max(1, self.num_searches)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether optima cannot be listed: there are far more than searches that can be paid (Chao's estimate)."""
+        num = self.num_searches
+        if not any(num >= least and self.single > share for least, share in HOPELESS):
+            return False
+        if self.optima.dim > _LARGEST_LISTED:
+            return True
+        if self.has_few and num >= LEAST_SEARCHES:
+            return False
+        affordable = num * self.most_evaluations / max(self.evaluations, 1)
+        return num >= LEAST_SEARCHES and expected_optima(self.optima.hits) > _OUT_OF_REACH * affordable
+
+    @property
+    def most_optima(self) -> int:
+        """Optima that are listed."""
+        return max(MOST_OPTIMA, _MOST_NUMBERS // self.optima.dim**2)
 
     @property
     def missing(self) -> float:
@@ -107,6 +156,21 @@ def missing_chance(hits: np.ndarray, local_weight: np.ndarray, num_searches: int
     if num_searches == 0:
         return 1.0
     return float(np.sum((hits == 1) & (local_weight >= MATTERS))) / num_searches
+
+
+def few_count(optima: Optima) -> bool:
+    """Whether nearly all optima hold next to nothing."""
+    weight = optima.local_weight()
+    return bool(np.sum(weight >= MATTERS) <= _FEW_COUNT * len(weight))
+
+
+def expected_optima(hits: np.ndarray) -> float:
+    """How many optima there are at the least, those that were not found among them, by how many were found twice.
+
+    Chao's estimate (1984): K + f1 (f1 - 1) / (2 (f2 + 1)), with f1 found once and f2 twice.
+    """
+    once, twice = float(np.sum(hits == 1)), float(np.sum(hits == 2))
+    return float(np.sum(hits > 0)) + once * (once - 1.0) / (2.0 * (twice + 1.0))
 
 
 def clouds(dim: int, scale: float, optima: Optima, own_fn: StartFn | None) -> StartFn:
@@ -155,9 +219,10 @@ def _slopes(
     return (moved - gradient(x)[None]) / step[:, None]
 
 
-def second_derivatives(target: Target, x: Float[Array, " dim"], *, is_exact: bool) -> np.ndarray:
+def second_derivatives(target: Target, x: np.ndarray, *, is_exact: bool) -> np.ndarray:
     """At one point, in double precision: `dim` evaluations, and one more where they are differences."""
-    return np.asarray(_slopes(target, x, jnp.eye(x.shape[0]), is_exact=is_exact), np.float64).T
+    axes = jax.device_put(np.eye(x.shape[0], dtype=np.float32))
+    return np.asarray(_slopes(target, jax.device_put(x), axes, is_exact=is_exact), np.float64).T
 
 
 def is_drowned(hessian: np.ndarray) -> bool:
@@ -166,14 +231,14 @@ def is_drowned(hessian: np.ndarray) -> bool:
     return bool(sizes.min() < _DROWNED * sizes.max())
 
 
-def seen_along_own_axes(target: Target, x: Float[Array, " dim"], hessian: np.ndarray) -> np.ndarray:
+def seen_along_own_axes(target: Target, x: np.ndarray, hessian: np.ndarray) -> np.ndarray:
     """The same second derivatives once more, along the axes that they show: `dim` evaluations.
 
     In any other direction the largest curvature takes part, and what single precision makes of it hides the smallest.
     Along an axis of its own a curvature is a number by itself, and may be eight powers of ten below the largest.
     """
     axes = np.linalg.eigh(-0.5 * (hessian + hessian.T))[1].T.astype(np.float32)
-    slopes = np.asarray(_slopes(target, x, jnp.asarray(axes), is_exact=True), np.float64)
+    slopes = np.asarray(_slopes(target, jax.device_put(x), jax.device_put(axes), is_exact=True), np.float64)
     own, back = slopes @ axes.T.astype(np.float64), np.linalg.inv(axes.astype(np.float64))
     return back @ (0.5 * (own + own.T)) @ back.T
 
@@ -215,7 +280,10 @@ def survey(
     dim, each = target.dim, points_per_gradient(target)
     rng = np.random.default_rng(seed)
     found = Survey(
-        Optima(dim) if optima is None else optima, far=_FAR * scale, is_smooth=is_twice_differentiable(target)
+        Optima(dim) if optima is None else optima,
+        far=_FAR * scale,
+        is_smooth=is_twice_differentiable(target),
+        most_evaluations=most_evaluations,
     )
     start_fn = clouds(dim, scale, found.optima, own_fn)
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
@@ -225,25 +293,36 @@ def survey(
         if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
             break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
-        state = jax.tree.map(np.array, climb(target, state, NUM_TICKS))
+        state = _seen(climb(target, state, NUM_TICKS))
         is_over = _settle(target, state, found, ledger, before + most_evaluations, looked_at)
         if np.any(is_over):
             fresh = placed(*start_fn(rng, int(np.sum(is_over))))
-            for new, old in zip(jax.tree.leaves(fresh), jax.tree.leaves(state), strict=True):
-                old[is_over] = np.asarray(new)
+            for name in _LOOKED_AT:
+                getattr(state, name)[is_over] = np.asarray(getattr(fresh, name))
             looked_at[is_over] = -np.inf
         found.evaluations = ledger.total - before
         on_look(found.num_searches, MOST_SEARCHES)
     return found
 
 
+_KEPT_THERE = ("moves", "changes")
+_LOOKED_AT = tuple(field.name for field in dataclasses.fields(Climbers) if field.name not in _KEPT_THERE)
+
+
+def _seen(state: Climbers) -> Climbers:
+    """The state on the host, to be changed there; but for the last steps, of which `num_kept` says how many count."""
+    seen = jax.device_get([getattr(state, name) for name in _LOOKED_AT])
+    known = dict(zip(_LOOKED_AT, map(np.array, seen), strict=True))
+    leaves = [known.get(field.name, getattr(state, field.name)) for field in dataclasses.fields(Climbers)]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
+
+
 def _is_enough(found: Survey) -> bool:
     """Whether optima are all known, as far as searches can tell, or cannot be listed."""
     num = found.num_searches
-    is_endless = any(num >= least and found.single > share for least, share in HOPELESS)
     is_lost = found.num_lost >= LEAST_SEARCHES and found.num_lost > 3 * num
     is_lost |= found.num_outside > _MOST_OUTSIDE * (1 + num)
-    return is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= MOST_OPTIMA
+    return found.is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= found.most_optima
 
 
 def _settle(
@@ -262,7 +341,10 @@ def _settle(
     promise = 0.5 * np.sum(gradient * np.asarray(state.direction, np.float64), axis=1)
     has_arrived = (state.num_taken >= 3) & (promise < _DONE) & ~is_lost
     is_late = (state.num_ticks >= _LONGEST) | (state.step < _SHORTEST_STEP)
-    for index in np.flatnonzero((has_arrived | is_late) & (known < 0) & ~is_lost):
+    # Where some starts had no density, a step that was cut again and again may have met a wall.
+    is_near = _CUT_BY * state.step * 2.0 * np.abs(promise) < _NEAR
+    is_held_up = (state.step < _HELD_UP) & is_near & (state.num_taken > 0) & (found.num_outside > 0)
+    for index in np.flatnonzero((has_arrived | is_late | is_held_up) & (known < 0) & ~is_lost):
         own = slice(index, index + 1)
         same = optima.same(position[index], float(value[index]))
         same = same if same >= 0 else int(optima.recognise(position[own], value[own], gradient[own])[0])
@@ -272,12 +354,13 @@ def _settle(
         if same >= 0 or (is_late[index] and not is_stuck):
             continue
         cost, num = target.dim + int(not found.is_smooth), found.num_searches + int(np.sum(known >= 0))
-        if num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
+        is_large = target.dim > _LARGEST_LISTED
+        if is_large and num >= HOPELESS[0][0] and np.sum(optima.hits <= 1) > HOPELESS[0][1] * num:
             continue  # no end of them: the next look ends the survey
-        if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= MOST_OPTIMA:
+        if ledger.total + cost * points_per_gradient(target) > limit or len(optima) >= found.most_optima:
             continue
         spend(ledger, "atlas", target, cost)
-        at = jnp.asarray(state.position[index])
+        at = np.asarray(state.position)[index]
         hessian = second_derivatives(target, at, is_exact=found.is_smooth)
         if not np.all(np.isfinite(hessian)):
             is_late[index] = True
@@ -298,10 +381,18 @@ def _settle(
             shape = shape.here(position[index], float(value[index])) if is_level else shape
             known[index] = optima.add(with_measured_widths(target, shape, ledger, limit))
             continue
+        walled, along = None, None
+        if is_held_up[index]:
+            reach = _CUT_BY * float(state.step[index]) * np.asarray(state.direction[index], np.float64)
+            own = (position[index], float(value[index]), gradient[index], hessian, reach)
+            walled, along = at_walls(target, *own, ledger, limit)
+        if walled is not None:
+            known[index] = optima.add(walled)
+            continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
-        state.num_looks[index] += 1
+        state.num_looks[index] += int(along is None)
         is_late[index] = state.num_looks[index] >= _MOST_LOOKS
-        state.direction[index], state.step[index] = shape.ascent, 1.0
+        state.direction[index], state.step[index] = shape.ascent if along is None else along, 1.0
         state.num_kept[index], state.num_taken[index] = 0, 1
     is_home = known >= 0
     np.add.at(optima.hits, known[is_home], 1)

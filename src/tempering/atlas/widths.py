@@ -6,13 +6,13 @@ such a top, and a few more along the axes how wide it is.
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.optima import Shape
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target, evaluate_many
+from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
 
 __all__ = ["with_measured_widths"]
 
@@ -48,5 +48,5 @@ def with_measured_widths(target: Target, shape: Shape, ledger: Ledger, limit: in
 def _falls(target: Target, shape: Shape, steps: np.ndarray, ledger: Ledger) -> np.ndarray:
     """Nats that the density is lower after these steps from the top; infinite where it is none."""
     spend(ledger, "atlas", target, len(steps))
-    values = np.asarray(evaluate_many(target, jnp.asarray(shape.top + steps, jnp.float32))[0], np.float64)
+    values = evaluate_rows(target, shape.top + steps)[0].astype(np.float64)
     return np.where(np.isfinite(values), shape.height - values, np.inf)

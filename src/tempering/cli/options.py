@@ -254,7 +254,7 @@ COMMANDS: dict[str, Command] = {
             _flag("--dry-run", help="say what would be run, how long it takes and what is there, and stop"),
             _flag("--only-show", help="run nothing; show and draw what is there"),
             _flag("--fresh", help="make cells again that are older than the code"),
-            _option("--commit", metavar="NAME", help="the commit of the code, if the code is no checkout of git"),
+            _option("--commit", metavar="NAME", help="the commit of the code, if the code is not a checkout of git"),
             _QUIET,
         ),
         "Finished cells are read back, and a cell that was stopped goes on. Several of these commands may share a "

@@ -16,6 +16,7 @@ __all__ = ["plan_lines"]
 
 _WORDS = {
     "atlas": "search for modes",
+    "reference": "make and test a mixture of the modes",
     "shape": "learn coordinates",
     "pilot": "find the hottest temperature",
     "initial_pt": "parallel tempering at hot temperatures",

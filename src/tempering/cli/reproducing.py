@@ -32,7 +32,7 @@ def reproduce(
     if list or name is None:
         if name is None and not list:
             raise SettingsError(
-                f"no name was given; known: {', '.join(NAMES)}; `tempering reproduce --list` tells more"
+                f"no name was given; known: {', '.join(NAMES)}; `tempering reproduce --list` says what each is"
             )
         _list()
         return None

@@ -111,11 +111,13 @@ def view(state: State) -> RenderableType:
     bars.add_row("evaluations", _bar(state.evaluations, planned), spent)
     if state.status == "running" and event:
         where = f"{event.get('done', 0):,} of {event.get('total', 0):,}"
-        bars.add_row(str(event.get("stage")), _bar(event.get("done"), event.get("total")), where + _stage_left(event))
+        bars.add_row(str(event.get("stage")), _bar(event.get("done"), event.get("total")), where)
     parts.append(bars)
+    if state.status == "running" and (left := _stage_left(event)):
+        parts.append(Text(left, style="dim"))
     if state.status == "running" and state.silence > _SILENT:
         parts.append(
-            Text(f"no news for {duration_text(state.silence)}: the run is compiling, or makes a long step", style="dim")
+            Text(f"no news for {duration_text(state.silence)}: the run is compiling, or in a long step", style="dim")
         )
     if state.status == "running" and not event:
         parts.append(Text("the run is starting or compiling; it has reported nothing yet", style="dim"))
@@ -140,7 +142,7 @@ def _stage_left(event: dict[str, Any]) -> str:
     done, total, seconds = (event.get(name) or 0 for name in ("done", "total", "stage_seconds"))
     if not total or done < 0.1 * total or done >= total or seconds <= 0:
         return ""
-    return f"  about {duration_text(seconds * (total - done) / done)} left in this stage"
+    return f"about {duration_text(seconds * (total - done) / done)} left in this stage"
 
 
 def _bar(done: Any, total: Any) -> RenderableType:

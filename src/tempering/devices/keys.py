@@ -1,14 +1,19 @@
-"""Random keys as plain numbers and back: collectives and copies between devices take numbers."""
+"""Random keys as plain numbers and back, and keys of keys on the host, by one program for any number of them."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from tempering.types import Array
+from tempering.compilation import host, quick
+from tempering.types import Array, Int, Key
 
-__all__ = ["bare", "keyed"]
+__all__ = ["bare", "folded", "from_seed", "generator", "keyed", "split"]
+
+_MOST_SPLIT = 8
+"""Keys that `split` makes at once: the first of so many are those of fewer."""
 
 
 class _Bare(eqx.Module):
@@ -34,3 +39,35 @@ def keyed(tree: Any) -> Any:
     is_bare = lambda leaf: isinstance(leaf, _Bare)  # noqa: E731
     whole = lambda leaf: jax.random.wrap_key_data(leaf.data, impl=leaf.kind) if is_bare(leaf) else leaf  # noqa: E731
     return jax.tree.map(whole, tree, is_leaf=is_bare)
+
+
+def from_seed(seed: int) -> Key:
+    """`jax.random.key` by the host, whatever JAX's default device is."""
+    with jax.default_device(host()):
+        return jax.random.key(seed)
+
+
+def split(key: Key, num: int = 2) -> tuple[Key, ...]:
+    """`jax.random.split` for the host, without a program for each number of keys."""
+    return _split(key)[:num] if num <= _MOST_SPLIT else tuple(jax.random.split(key, num))
+
+
+@quick
+def _split(key: Key) -> tuple[Key, ...]:
+    keys = jax.random.split(key, _MOST_SPLIT)
+    return tuple(keys[index] for index in range(_MOST_SPLIT))
+
+
+def folded(key: Key, number: int) -> Key:
+    """`jax.random.fold_in` for the host."""
+    return _folded(key, jax.device_put(np.asarray(number, np.int32)))
+
+
+@quick
+def _folded(key: Key, number: Int[Array, ""]) -> Key:
+    return jax.random.fold_in(key, number)
+
+
+def generator(key: Key) -> np.random.Generator:
+    """A NumPy generator that follows from the key: for numbers that the host needs, without a program."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key), np.uint32).reshape(-1))

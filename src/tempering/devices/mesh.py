@@ -50,7 +50,7 @@ def check_devices(devices: Any) -> None:
         raise SettingsError(f"devices is empty; {allowed}")
     for device in devices:
         if not isinstance(device, jax.Device):
-            raise SettingsError(f"devices holds {device!r}, which is no device of JAX; {allowed}")
+            raise SettingsError(f"devices holds {device!r}, which is not a device of JAX; {allowed}")
     if len(set(devices)) < len(devices):
         raise SettingsError("devices names a device twice; name each once")
 

@@ -260,7 +260,7 @@ def dataset_of(
         level, weights = _places(
             noise,
             buffer,
-            jnp.asarray(beta),
+            jax.device_put(beta),
             sigma_max,
             use_gradients=use_gradients,
             has_gradients=has_gradients,
@@ -278,8 +278,8 @@ def dataset_of(
 
 def blank_dataset(dim: int, size: int, noise: Noise | None = None) -> Dataset:
     """One place of `size` samples, all at the origin: the shapes of a dataset, before there are samples."""
-    one, points = jnp.ones((1,)), jnp.zeros((1, size, dim))
-    scale, weight = jnp.ones((1, dim)), jnp.ones((1, size))
+    shapes = ((1,), (1, size, dim), (1, dim), (1, size))
+    one, points, scale, weight = (jax.device_put(np.ones(shape, np.float32)) for shape in shapes)
     levels = LevelData(points, points, weight, blank_levels(noise or Noise(), one), scale, scale, scale, one)
     return Dataset(levels, one, one)
 

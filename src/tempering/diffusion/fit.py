@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from tempering.compilation import quick
+from tempering.compilation import quick, unbound
 from tempering.devices import by_row, mean_and_grad, on_devices, resident
 from tempering.diffusion.noise import NoiseLevels
 from tempering.diffusion.objective import denoising_loss
@@ -263,17 +263,18 @@ def _parts(data: Dataset, period: int) -> tuple[_Picks, _Picks]:
     return picks(~is_held_out, data.share), picks(is_held_out, data.judged)
 
 
-@quick
-def _kept(fit: _Fit, last_loss: Float[Array, " model"]) -> Any:
+def _kept(fit: _Fit, last_loss: np.ndarray | Array) -> Any:
     """The last weights of a schedule that was run to its end, unless their held-out loss is clearly above the best.
 
     The loss hardly sees the lowest noise levels, where the schedule's end sharpens what samples look like: on MoG-40
     weights of the first check were the best by less than a hundredth, with an energy TVD of 0.13 in place of 0.07.
     """
-    is_last = ~fit.is_stopped & (last_loss <= _TOLERANCE * fit.best_loss)
+    is_last = ~np.asarray(fit.is_stopped) & (
+        np.asarray(last_loss) <= np.float32(_TOLERANCE) * np.asarray(fit.best_loss)
+    )
 
-    def choose(last: Array, best: Array) -> Array:
-        return jnp.where(is_last.reshape((-1,) + (1,) * (last.ndim - 1)), last, best)
+    def choose(last: Any, best: Any) -> np.ndarray:
+        return np.where(is_last.reshape((-1,) + (1,) * (last.ndim - 1)), last, best)
 
     return jax.tree.map(choose, fit.average, fit.best)
 
@@ -294,6 +295,10 @@ def _is_trained(networks: Any) -> Any:
     return eqx.tree_at(lambda own: own.mixture, is_trained, jax.tree.map(lambda _: False, networks.mixture))
 
 
+def _single(number: float | int) -> Array:
+    return jax.device_put(np.float32(number))
+
+
 def _prepared(
     keys: Keys, networks: Any, data: Dataset, training: Training, num_steps: int
 ) -> tuple[_Fit, Any, Dataset, tuple[_Picks, _Picks], _Rule]:
@@ -301,12 +306,12 @@ def _prepared(
     parts = _parts(data, max(2, round(1 / training.validation_fraction)))
     params, frozen = eqx.partition(networks, _is_trained(networks))
     rule = _Rule(
-        jnp.asarray(training.learning_rate),
-        jnp.asarray(float(WARMUP_STEPS)),
-        jnp.asarray(float(num_steps)),
-        jnp.asarray(EMA_DECAY),
-        jnp.asarray(training.patience, jnp.int32),
-        jnp.asarray(CLIP_NORM),
+        _single(training.learning_rate),
+        _single(WARMUP_STEPS),
+        _single(num_steps),
+        _single(EMA_DECAY),
+        jax.device_put(np.int32(training.patience)),
+        _single(CLIP_NORM),
         training.batch_size,
         training.check_every,
     )
@@ -343,12 +348,12 @@ def fit_networks(
         The networks with their averaged weights, the last or the best on the held-out part, and how it went.
     """
     fit, frozen, data, parts, rule = _prepared(keys, networks, data, training, num_steps)
-    train_loss = last_loss = jnp.full((keys.shape[0],), jnp.nan, jnp.float32)
+    train_loss = last_loss = np.full((keys.shape[0],), np.nan, np.float32)
     done = 0
     while done < num_steps:
-        began, is_running = time.monotonic(), ~fit.is_stopped
+        began, is_running = time.monotonic(), ~np.asarray(fit.is_stopped)
         fit, block_loss, last_loss = _train_block(keys, fit, frozen, data, parts, rule)
-        train_loss = jnp.where(is_running, block_loss, train_loss)
+        train_loss = np.where(is_running, np.asarray(block_loss), train_loss)
         done += training.check_every
         on_check(min(done, num_steps), float(np.mean(np.asarray(fit.best_loss))))
         if np.all(np.asarray(fit.is_stopped)):
@@ -356,5 +361,8 @@ def fit_networks(
         if done > training.check_every:  # the first block may have been compiled on the way
             num_more = max(0.0, seconds_left()) // (time.monotonic() - began)
             num_steps = int(min(num_steps, done + training.check_every * num_more))
-            rule = eqx.tree_at(lambda rule: rule.num_steps, rule, jnp.asarray(float(num_steps)))
-    return eqx.combine(_kept(fit, last_loss), frozen), FitInfo(train_loss, fit.best_loss, fit.step, fit.num_nonfinite)
+            rule = eqx.tree_at(lambda rule: rule.num_steps, rule, _single(num_steps))
+    # By way of the host: arrays that are bound to a device would draw all that meets them there, small programs too.
+    fit, last_loss = jax.device_get((fit, last_loss))
+    info = FitInfo(*jax.device_put((train_loss, fit.best_loss, fit.step, fit.num_nonfinite)))  # pyright: ignore
+    return unbound(eqx.combine(_kept(fit, last_loss), frozen)), info

@@ -16,7 +16,7 @@ import numpy as np
 
 from tempering.compilation import quick, rounded_up
 from tempering.devices import by_row, on_devices
-from tempering.devices.keys import bare, keyed
+from tempering.devices.keys import bare, from_seed, keyed
 from tempering.diffusion.churn import Kicks, churned
 from tempering.diffusion.divergence import flow_step, step_with_log_det
 from tempering.diffusion.noise import Prior
@@ -207,7 +207,7 @@ def _keys_from(key: Key, begin: Int[Array, ""], size: int) -> Keys:
 
 
 def _keys(key: Key, begin: int, size: int) -> Keys:
-    return _keys_from(key, jnp.asarray(begin, jnp.int32), size)
+    return _keys_from(key, jax.device_put(np.asarray(begin, np.int32)), size)
 
 
 def draw(
@@ -243,14 +243,14 @@ def draw(
 
 def compile_draws(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Array, " node"], method: Method) -> None:
     """Compile what `draw` runs for up to `num` independent samples, `num` at most a chunk."""
-    keys = jax.random.split(jax.random.key(0), num)
+    keys = _keys(from_seed(0), 0, num)
     _draw_chunk.lower((keys, None), denoise, prior, sigmas, method).compile()
 
 
 def compile_densities(num: int, denoise: Denoise, prior: Prior, sigmas: Float[Array, " node"], method: Method) -> None:
     """Compile what `log_likelihood` runs for up to `num` points, `num` at most a chunk."""
-    keys, points = jax.random.split(jax.random.key(0), num), jnp.zeros((num, prior.location.shape[0]))
-    _likelihood_chunk.lower((keys, points), denoise, prior, sigmas, method).compile()
+    keys, points = _keys(from_seed(0), 0, num), np.zeros((num, prior.location.shape[0]), np.float32)
+    _likelihood_chunk.lower((keys, jax.device_put(points)), denoise, prior, sigmas, method).compile()
 
 
 @on_devices

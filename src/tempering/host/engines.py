@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, what_is
 from tempering.host.foreign import kind_of
 from tempering.host.pools import ALLOWED
 from tempering.host.processes import Processes, Returned
@@ -140,7 +140,7 @@ class _Made:
             pool = self._make()
             kind = kind_of(pool)
             if kind is None:
-                raise SettingsError(f"pool is a function that returned a {type(pool).__name__}; it must make a pool")
+                raise SettingsError(f"pool is a function that returned {what_is(pool)}; it must make a pool")
             self._engine = kind(pool, self._shipped, self._make)
         return self._engine
 

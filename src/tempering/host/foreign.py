@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, what_is
 from tempering.host.pools import ALLOWED, NOT_FOUND, client_of, end_of, is_closed, size_of, unfit, words_of
 from tempering.host.processes import Returned
 from tempering.host.work import Reply, Shipped, evaluate
@@ -396,4 +396,4 @@ def kind_of(pool: Any) -> type[Foreign] | None:
             return kind
     if callable(pool):
         return None
-    raise SettingsError(f"pool is a {type(pool).__name__} without .submit or .map; give {ALLOWED}")
+    raise SettingsError(f"pool is {what_is(pool)} without .submit or .map; give {ALLOWED}")

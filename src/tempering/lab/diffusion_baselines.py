@@ -139,7 +139,7 @@ DIFFUSION_BASELINES: dict[str, RunConfig] = {
         *_of_lj55("lj55-idem", "iDEM on LJ-55, the paper's settings", _LJ55, _IDEM_LJ55),
         *_of_lj55("lj55-bnem", "BNEM on LJ-55, one log-mean-exp of all particles", _LJ55_SMOOTH, _BNEM_LJ55),
         *_of_lj55(
-            "lj55-bnem-factorised", "factorised BNEM on LJ-55: a log-mean-exp a particle", _LJ55_SMOOTH, _FACTORISED
+            "lj55-bnem-factorised", "factorised BNEM on LJ-55: one log-mean-exp per particle", _LJ55_SMOOTH, _FACTORISED
         ),
     )
 }

@@ -70,14 +70,14 @@ def located(given: str) -> Source:
         if left.endswith(_SUFFIXES) or "/" in left or "\\" in left:
             if not path.is_file():
                 beside = [each.name for each in path.parent.glob("*.py")] if path.parent.is_dir() else []
-                raise SettingsError(f"{left} is no file{nearest(path.name, beside)}; give the path of your model")
+                raise SettingsError(f"{left} is not a file{nearest(path.name, beside)}; give the path of your model")
             if not left.endswith(_SUFFIXES):
                 raise SettingsError(f"{left} is neither Python (.py) nor Stan (.stan); give such a file, as in {_HOW}")
             return Source(given, path.resolve(), name)
     except SettingsError:
         raise
     except (OSError, ValueError) as error:  # a name that no disk can have
-        raise SettingsError(f"{given!r} is no path: {first_line(error)}; give your model as in {_HOW}") from error
+        raise SettingsError(f"{given!r} is not a path: {first_line(error)}; give your model as in {_HOW}") from error
     return Source(given, _module_file(left), name, left)
 
 

@@ -24,7 +24,7 @@ from tempering.adapters.own import as_fitted, refuse_beside_prior
 from tempering.adapters.prior import posterior_of
 from tempering.adapters.pymc import from_pymc
 from tempering.adapters.stan import from_stan
-from tempering.errors import DensityError, RunFolderError, SettingsError, TemperingError, first_line
+from tempering.errors import DensityError, RunFolderError, SettingsError, TemperingError, first_line, what_is
 from tempering.lab.model_files import OPENMM_FILES, Source, checksum, located, read_model
 from tempering.methods.budget import default_budget
 from tempering.methods.registry import METHODS
@@ -75,6 +75,8 @@ def own_config(
     arguments["checksum"] = checksum(source.files)
     if data is not None:
         place = Path(data).resolve()
+        if not place.is_file():
+            raise SettingsError(f"{data} is not a file; give the data of the model, .npz or .json, by --data")
         arguments |= {"data": str(data), "data_path": str(place), "data_checksum": checksum((place,))}
     if dim is not None:
         arguments["dim"] = dim
@@ -229,11 +231,11 @@ def _read(source: Source, arguments: Mapping[str, int | float | str]) -> Target:
     value, names, name = read_model(source)
     model = _given_whole(value)
     if model is not None:
-        _refuse(source, f"a {type(value).__name__}", dim=dim, data=data)
+        _refuse(source, what_is(value), dim=dim, data=data)
         return as_fitted(model, None, None, None)
     if not callable(value):
         raise SettingsError(
-            f"{source.given} is of type {type(value).__name__}; it must be a function of one point, a target, a "
+            f"{source.given} is {what_is(value)}; it must be a function of one point, a target, a "
             "function that returns one, or a model of NumPyro, PyMC or Stan"
         )
     inputs = _inputs(value, names, None if data is None else Path(str(data)), source)
@@ -334,7 +336,8 @@ def _read_data(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} cannot be read as data: {first_line(error)}; check the file") from error
     raise SettingsError(
-        f"{path} is no data that is read here: give .npz with named arrays (numpy.savez), or .json with an object"
+        f"{path} is not a file of data that is read here: give .npz with named arrays (numpy.savez), or .json with an "
+        "object"
     )
 
 

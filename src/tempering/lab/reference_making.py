@@ -140,7 +140,7 @@ def make_reference(
     require_count("n", num)
     target = in_inner_coordinates(target)
     if not isinstance(target, Inner):
-        raise SettingsError(f"{type(target).__name__} is no system of particles; give one with a `geometry`")
+        raise SettingsError(f"{type(target).__name__} is not a system of particles; give one with a `geometry`")
     target = one_handed(target)
     num_draws, thin = draws_and_thin(num, settings)
     key_start, key_pilot, key_replace, key_run = jax.random.split(key, 4)

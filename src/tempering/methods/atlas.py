@@ -10,11 +10,12 @@ import numpy as np
 
 from tempering.atlas.adapt import Drawn, adapted
 from tempering.atlas.even import evened
-from tempering.atlas.judge import MOST_HIDDEN, Judgement, judge
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.judge import MOST_HIDDEN, Judgement, cost_of_judging, judge
+from tempering.atlas.mixture import StudentMixture, blank_mixture
 from tempering.atlas.optima import Optima, Shape
-from tempering.atlas.patch import with_patches
-from tempering.atlas.survey import TIME_SHARE, Survey, survey
+from tempering.atlas.patch import cost_of_patches, with_patches
+from tempering.atlas.survey import LEAST_SEARCHES, TIME_SHARE, Survey, survey
+from tempering.devices.keys import folded, generator, split
 from tempering.errors import DensityError
 from tempering.kernels import Kernel, kernel_of
 from tempering.methods.budget import default_budget
@@ -26,30 +27,45 @@ from tempering.settings import MethodSettings
 from tempering.shape import learned_shape
 from tempering.targets import Target
 from tempering.targets.cost import has_gradient, points_per_gradient
+from tempering.targets.rows import whole_parts
 from tempering.targets.shaped import Shaped
 from tempering.transforms.triangular import Triangular
 from tempering.types import Array, Float, Key
 
-__all__ = ["SEARCH_SHARE", "Found", "Tell", "find_modes", "has_atlas"]
+__all__ = ["SEARCH_SHARE", "Found", "OnModes", "Tell", "find_modes", "has_atlas", "no_modes"]
 
 Tell = Callable[..., None]
 """Reports progress: stage, level, what is done and in all, and readings by name."""
 
+OnModes = Callable[..., None]
+"""Hears the number of modes that are known, and by `is_all` whether they are taken for all."""
+
+
+def no_modes(num: int, *, is_all: bool) -> None:
+    """Nobody hears."""
+    del num, is_all
+
+
 _LARGEST_DIM = 256
 """Second derivatives are as many evaluations for every optimum, and their square is kept."""
 SEARCH_SHARE, _DRAW_SHARE, _REFEREE_SHARE = 0.8, 0.08, 0.12
-"""Of the atlas's evaluations: for searches, for rounds of draws together, for the referee."""
+"""Of the share: what searches may take, what four rounds of draws take, what the referee takes. Rounds and referees
+are a stage of their own, `reference`, which may take a share too, all of them together."""
+_HELD_BACK = 0.25
+"""Of the share of that stage: for learned coordinates, in which the reference is made once more."""
 _MOST_ROUNDS, _LEAST_DRAWS, _MOST_DRAWS = 4, 250, 2000
 _MOST_TRIES, _MOST_TRIES_NEARLY, _NEARLY = 3, 6, 0.05
 """Of a reference: each after the first has what the referee's chains found beyond the one before. There are more where
-no more than the last of these of the chains' states is left uncovered, a curved valley is covered piece by piece, as
-long as tries together have taken less than searches may."""
+no more than the last of these of the chains' states is left uncovered: a curved valley is covered piece by piece."""
 _MOST_CHAINS, _LEAST_CHAINS, _LEAST_STEPS = 48, 8, 24
 _SHAPE_SHARE, _LARGEST_SHAPED, LEAST_SHAPED = 0.4, 32, 0.3
 """Of the budget, for learning coordinates; dimensions up to which they are, and effective share from which used."""
 _LEAST_BUDGET = 30_000
 """Below which coordinates are not learned: the temperature path would have too little left."""
 _SEED_RANGE = 2**31 - 1
+_FEW, _MANY = 0.01, 1000
+"""Optima that were found once, over the searches, up to which most are known; searches after which all are, if none is
+such an optimum."""
 
 
 class Found(eqx.Module):
@@ -83,7 +99,7 @@ class Found(eqx.Module):
     @property
     def saw_nothing(self) -> bool:
         """Whether no search started where there is a density with a slope."""
-        return len(self.log_density) == 0 and float(np.sum(self.numbers[:2])) == 0.0
+        return len(self.log_density) == 0 and float(np.sum(np.asarray(self.numbers)[:2])) == 0.0
 
     @property
     def path(self) -> str:
@@ -95,12 +111,12 @@ class Found(eqx.Module):
     @property
     def is_shaped(self) -> bool:
         """Whether the reference is in learned coordinates."""
-        return bool(self.numbers[7])
+        return bool(np.asarray(self.numbers)[7])
 
     @property
     def share(self) -> float:
         """Effective share of the reference's latest draws."""
-        return float(self.numbers[3])
+        return float(np.asarray(self.numbers)[3])
 
     def checks(self, checks: Checks) -> Checks:
         """The same checks with the numbers of the atlas."""
@@ -120,35 +136,63 @@ def has_atlas(settings: MethodSettings, target: Target) -> bool:
 
 
 def find_modes(
-    key: Key, target: Target, settings: MethodSettings, start_fn: StartFn, journal: Journal, tell: Tell
+    key: Key,
+    target: Target,
+    settings: MethodSettings,
+    start_fn: StartFn,
+    journal: Journal,
+    tell: Tell,
+    on_modes: OnModes = no_modes,
 ) -> Found:
     """Search uphill, make a reference of the optima, and let a referee judge it; or find it kept.
 
     Args:
         start_fn: the user's starting points.
+        on_modes: called once or more with the number of optima, when nearly all are found.
     """
     blank = _found(Survey(Optima(target.dim)))
-    search = lambda: _search(key, target, settings, start_fn, journal.ledger, tell)  # noqa: E731
+    search = lambda: _search(key, target, settings, start_fn, journal.ledger, tell, on_modes)  # noqa: E731
     return journal.part(0, "atlas", blank, search)
 
 
-def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartFn, ledger: Ledger, tell: Tell) -> Found:
-    key_search, key_draw, key_shape, key_start = jax.random.split(key, 4)
+def _search(
+    key: Key,
+    target: Target,
+    settings: MethodSettings,
+    start_fn: StartFn,
+    ledger: Ledger,
+    tell: Tell,
+    on_modes: OnModes,
+) -> Found:
+    key_search, key_draw, key_shape, key_start = split(key, 4)
     each, kernel = points_per_gradient(target), kernel_of(settings.exploration, target.dim)
     budget = (ledger.budget or default_budget(target.dim) * each) // each
     affordable = int(settings.atlas.share * budget)
-    seed = int(jax.random.randint(key_search, (), 0, _SEED_RANGE))
+    ledger.most = {"atlas": int(SEARCH_SHARE * affordable) * each, "reference": affordable * each}
+    seed = int(generator(key_search).integers(_SEED_RANGE))
     points = np.asarray(start_fn(key_start, 256), np.float64)
+    optima = Optima(target.dim)
+
+    def on_look(done: int, _: int) -> None:
+        tell("searching for modes", 0, ledger.total, affordable * each)
+        if done >= LEAST_SEARCHES and np.sum(optima.hits == 1) <= _FEW * done:
+            on_modes(len(optima), is_all=done >= _MANY and bool(np.all(optima.hits > 1)))
+
     surveyed = survey(
         seed,
         target,
         ledger,
-        int(SEARCH_SHARE * affordable) * each,
+        ledger.most["atlas"],
         scale=settings.initial.scale,
         own_fn=_about(points),
-        on_look=lambda done, total: tell("searching for modes", 0, ledger.total, affordable * each),
+        optima=optima,
+        on_look=on_look,
     )
-    path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell)
+    if surveyed.is_closed or len(optima) <= 1:
+        on_modes(len(optima), is_all=True)
+    can_be_shaped = _can_be_shaped(target, surveyed, budget)
+    held_back = int(_HELD_BACK * affordable) * each if can_be_shaped else 0
+    path, room = settings.atlas.path, _Room(affordable, kernel, start_fn, ledger, tell, held_back)
     # There may be one level only, of one network.
     if path == "temperature" or not settings.network.is_shared:
         return _found(surveyed)
@@ -161,9 +205,9 @@ def _search(key: Key, target: Target, settings: MethodSettings, start_fn: StartF
         even = evened(tried.drawn) if tried.judgement.is_good else None
         return _found(surveyed, tried) if even is None else _found(surveyed, tried._replace(drawn=even[0]), even[1])
     shaped = None
-    if budget >= _LEAST_BUDGET:
+    if can_be_shaped:
         starts = np.concatenate([surveyed.optima.position, points])
-        shaped = _shaped(key_shape, target, starts, surveyed, room, int(_SHAPE_SHARE * budget) * each)
+        shaped = _shaped(key_shape, target, starts, room._replace(held_back=0), int(_SHAPE_SHARE * budget) * each)
     if shaped is not None:
         return _found(surveyed, *shaped)
     return _found(surveyed, tried if tried is not None and tried.judgement.is_usable else None)
@@ -177,6 +221,8 @@ class _Room(NamedTuple):
     start_fn: StartFn
     ledger: Ledger
     tell: Tell
+    held_back: int = 0
+    """Evaluations of the stage that must be left."""
 
 
 class _Tried(NamedTuple):
@@ -187,16 +233,25 @@ class _Tried(NamedTuple):
 
 
 def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | None:
-    """A reference made of the optima, improved by its draws and judged; None where no draw has a density."""
-    key_draw, key_judge = jax.random.split(key)
+    """A reference made of the optima, improved by its draws and judged; None where no draw has a density.
+
+    Every batch is held against what is left of the stage's share before it is made; None where that is too little.
+    """
+    key_draw, key_judge = split(key)
     affordable, tell = room.affordable, room.tell
-    num = int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS))
-    on_round = lambda index, share: tell("drawing from modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
+    num = whole_parts(int(np.clip(_DRAW_SHARE * affordable / 2, min(_LEAST_DRAWS, affordable // 20), _MOST_DRAWS)))
+    on_round = lambda index, share: tell("fitting the modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
-    drawn, tried, hidden, components, before_all = None, None, np.inf, optima, room.ledger.total
+    judging = cost_of_judging(target, room.kernel, chains, steps)
+    least = room.held_back + judging + num * points_per_gradient(target)
+    drawn, tried, hidden, components = None, None, np.inf, optima
+    if room.ledger.left("reference") < least:
+        return None
     for index in range(_MOST_TRIES_NEARLY):
-        keys = [jax.random.fold_in(key, index) if index else key for key in (key_draw, key_judge)]
-        drawn = adapted(keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn)
+        keys = [folded(key, index) if index else key for key in (key_draw, key_judge)]
+        drawn = adapted(
+            keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn, room.held_back + judging
+        )
         if not np.any(np.isfinite(drawn.log_weights())):
             return None
         own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
@@ -206,9 +261,10 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
             return None
         before, hidden = hidden, tried.judgement.hidden_share
         is_near = hidden <= _NEARLY and tried.judgement.share >= LEAST_SHAPED
-        is_near &= room.ledger.total - before_all < affordable * points_per_gradient(target)
         is_better = hidden <= 0.5 * before and index + 1 < _MOST_TRIES
         if hidden <= MOST_HIDDEN or index + 1 == _MOST_TRIES_NEARLY or not (is_better or is_near):
+            break
+        if room.ledger.left("reference") < least + cost_of_patches(target):
             break
         # What chains found, and no optimum shows, is made a part of the reference.
         known = drawn.components or optima
@@ -218,18 +274,21 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     return tried
 
 
-def _shaped(
-    key: Key, target: Target, points: np.ndarray, surveyed: Survey, room: _Room, most_evaluations: int
-) -> tuple[_Tried, Triangular] | None:
-    """Coordinates in which the density is nearly normal, and a reference in them; None where there are none.
+def _can_be_shaped(target: Target, surveyed: Survey, budget: int) -> bool:
+    """Whether coordinates may be learned in which the density is nearly normal.
 
     They are looked for where searches closed in on few optima that do not show the density's shape, or found no way
     up: a curved valley, a funnel. Where optima are many they would not help.
     """
     is_open = not surveyed.is_closed and surveyed.num_lost < surveyed.num_searches
-    if is_open or target.dim > _LARGEST_SHAPED:
-        return None
-    key_learn, key_try = jax.random.split(key)
+    return budget >= _LEAST_BUDGET and target.dim <= _LARGEST_SHAPED and not is_open
+
+
+def _shaped(
+    key: Key, target: Target, points: np.ndarray, room: _Room, most_evaluations: int
+) -> tuple[_Tried, Triangular] | None:
+    """Coordinates in which the density is nearly normal, and a reference in them; None where there are none."""
+    key_learn, key_try = split(key)
     room.tell("learning coordinates", 0, 0, 1)
     learned = learned_shape(key_learn, target, jnp.asarray(points, jnp.float32), room.ledger, most_evaluations)
     room.tell("learning coordinates", 0, 1, 1, ess_fraction=learned.effective_share)
@@ -274,8 +333,8 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
     measured = (np.nan,) * 4 if tried is None else tried.judgement.numbers
     searched = (surveyed.num_searches, surveyed.num_lost, surveyed.missing)
     numbers = [*searched, *measured, float(learned is not None)]
-    points, matrices, values = jnp.zeros((0, dim)), jnp.zeros((0, dim, dim)), jnp.zeros((0,))
-    reference = before = StudentMixture(values, points, matrices, matrices, values)
+    points, values = np.zeros((0, dim)), np.zeros((0,))
+    reference = before = blank_mixture(dim)
     states = (points, values, points)
     if tried is not None:
         # The rest is drawn from the latest mixture; what was drawn before stays in use beside it.
@@ -283,7 +342,7 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
         reference, before = drawn.mixtures[-1], drawn.reference
         states = (drawn.position, drawn.log_density, drawn.gradient)
     chart = Triangular.identity(dim) if learned is None else learned
-    single = lambda array: jnp.asarray(np.asarray(array, np.float32))  # noqa: E731
+    single = lambda array: jax.device_put(np.asarray(array, np.float32))  # noqa: E731
     return Found(
         single(optima.position),
         single(optima.log_density),

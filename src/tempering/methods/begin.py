@@ -2,14 +2,13 @@
 
 import dataclasses
 
-import jax
-
-from tempering.compilation import Ahead
+from tempering.compilation import Ahead, spare_threads
+from tempering.devices.keys import folded
 from tempering.methods.budget import Plan, plan_run
 from tempering.methods.known_modes import components_of, with_components
 from tempering.methods.learn import new_networks
 from tempering.methods.pilot import prepare
-from tempering.methods.rehearse import rehearse
+from tempering.methods.rehearse import Rehearsal
 from tempering.methods.run import Run
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.checkpoint import Journal, Nowhere, Store
@@ -43,9 +42,10 @@ def begin(
     """
     journal = Journal(ledger or Ledger(), store or Nowhere())
     run = Run(target, key, settings, Plan(journal.ledger.budget or 0), journal, on_event)
-    with Ahead() as ahead:
-        rehearse(ahead, target, settings, journal.ledger.budget)
-        run.settings, run.start = prepare(jax.random.fold_in(key, 0), target, settings, start_fn, journal, run.tell)
+    with Ahead(spare_threads()) as run.ahead:
+        rehearsal = Rehearsal(run.ahead, target, settings, journal.ledger.budget)
+        own = (start_fn, journal, run.tell, rehearsal.on_modes)
+        run.settings, run.start = prepare(folded(key, 0), target, settings, *own)
     way, found = run.start.way, run.start.found
     if way is not None and found is not None and found.is_shaped:
         run.target = Shaped(target, found.learned)

@@ -8,19 +8,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.adapters import reporting
-from tempering.atlas.adapt import first_guess, log_densities, log_weights_of
-from tempering.atlas.mixture import StudentMixture, joined
+from tempering.atlas.adapt import first_guess, log_weights_of
+from tempering.atlas.mixture import StudentMixture, drawn_of, joined, log_densities
 from tempering.atlas.optima import Optima
 from tempering.atlas.patch import cost_of_patches, has_much_heavy, with_patches
 from tempering.buffer import ORIGINS, Buffer, Levels
 from tempering.compilation import quick
+from tempering.devices.keys import folded, generator, split
 from tempering.diffusion.calibrate import largest_sigma
 from tempering.kernels import ChainState
 from tempering.methods.run import Run
 from tempering.parallel_tempering import betas_of
 from tempering.runs.records import LevelRecord, finite_or_none
-from tempering.targets.base import Target, evaluate_many, evaluate_reference
+from tempering.targets.base import Target, evaluate_reference
 from tempering.targets.cost import has_gradient, points_per_gradient, spend
+from tempering.targets.path import ReferenceValues
+from tempering.targets.rows import evaluate_rows, whole_parts
 from tempering.types import Array, Float, Key
 from tempering.weights.pareto import RELIABLE_K, pareto_k
 from tempering.weights.truncate import truncated
@@ -43,7 +46,7 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     """Draw from the reference of `run.start.way`, weigh, and make a buffer of every level from the same draws."""
     way, found, settings, ledger = run.start.way, run.start.found, run.settings, run.journal.ledger
     assert way is not None and found is not None
-    key_draw, key_order = jax.random.split(run.key_of(1, "explore"))
+    key_draw, key_order = split(run.key_of(1, "explore"))
     before = ledger.total
     run.tell("drawing from the modes", 0, 0, way.num_draws)
     with reporting(run.target):
@@ -53,7 +56,8 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
     num_nonfinite = _num_nonfinite(*states[1:])
     buffers = []
     for level, (temperature, beta) in enumerate(zip(temperatures, np.asarray(betas_of(temperatures)), strict=True)):
-        weighted = Weighted(draws.states, beta * draws.log_ratio, num_nonfinite if level == 0 else 0)
+        own = jax.device_put(beta * np.asarray(draws.log_ratio))
+        weighted = Weighted(draws.states, own, num_nonfinite if level == 0 else 0)
         weighted.require_weight()
         record = LevelRecord(level, temperature, proposal=MODES, num_nonfinite=weighted.num_nonfinite)
         record.ess_fraction, record.pareto_k = weighted.ess_fraction, finite_or_none(weighted.pareto_k)
@@ -66,21 +70,25 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
         buffers.append(_buffer(weighted))
     kept = tuple(buffers[-keep:])
     sigma_max = largest_sigma(settings.noise, kept[0])
-    return Levels(temperatures[-keep:], kept, jnp.ones((2,)), sigma_max, run.networks, has_gradient(run.target))
+    no_steps = jax.device_put(np.ones((2,), np.float32))  # sizes of steps of chains: there are none
+    return Levels(temperatures[-keep:], kept, no_steps, sigma_max, run.networks, has_gradient(run.target))
 
 
-def _num_nonfinite(value: Array, gradient: Array) -> int:
+def _num_nonfinite(value: np.ndarray, gradient: np.ndarray) -> int:
     """Draws that are NaN or +inf, or have no finite gradient, and so no weight. Those of the atlas are among them."""
-    values = np.asarray(value)
-    is_usable = np.isfinite(values) & np.all(np.isfinite(np.asarray(gradient)), axis=1)
-    return int(np.sum(~is_usable & ~np.isneginf(values)))
+    is_usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1)
+    return int(np.sum(~is_usable & ~np.isneginf(value)))
 
 
 _PARTS = (0.5, 0.25, 0.25)
 """Of the draws: after each but the last it is seen whether some are heavy, and the next has more components there."""
 
 
-def _drawn(key: Key, run: Run, *, is_mended: bool) -> tuple[StudentMixture, tuple[Array, ...]]:
+_LOST = 0.05
+"""Of the last part: draws that are not made, where whole parts of a program are hardly fewer (`targets.rows`)."""
+
+
+def _drawn(key: Key, run: Run, *, is_mended: bool) -> tuple[StudentMixture, tuple[np.ndarray, ...]]:
     """Draws with values and gradients, those of the atlas first, and what all of them together are draws of.
 
     Args:
@@ -88,29 +96,28 @@ def _drawn(key: Key, run: Run, *, is_mended: bool) -> tuple[StudentMixture, tupl
     """
     way, found, ledger = run.start.way, run.start.found, run.journal.ledger
     assert way is not None and found is not None
-    mixtures, nums, states = [found.before], [len(found.drawn[1])], tuple(found.drawn)
+    mixtures, nums, states = [found.before], [len(found.drawn[1])], tuple(jax.device_get(found.drawn))
     latest, left = found.reference, way.num_draws
     parts = _PARTS if is_mended else (1.0,)
     for part, share in enumerate(parts):
         is_last = part == len(parts) - 1
-        num = left if is_last else min(left, int(share * way.num_draws))
+        num = whole_parts(left, _LOST) if is_last else min(left, whole_parts(int(share * way.num_draws)))
         if num == 0:
             continue
         spend(ledger, "importance_weights", run.target, num)
-        new = _sample(jax.random.fold_in(key, part), latest, num)
-        pairs = zip(states, (new, *evaluate_many(run.target, new)), strict=True)
-        states = tuple(np.concatenate([np.asarray(array) for array in pair]) for pair in pairs)
+        new = drawn_of(folded(key, part), latest, num)
+        states = tuple(map(np.concatenate, zip(states, (new, *evaluate_rows(run.target, new)), strict=True)))
         mixtures, nums, left = [*mixtures, latest], [*nums, num], left - num
         if not is_last:
             before = ledger.total
             latest = _mended(run, joined(mixtures, nums), states, latest, left)
             left -= (ledger.total - before) // points_per_gradient(run.target)
-    return joined(mixtures, nums), tuple(map(jnp.asarray, states))
+    return joined(mixtures, nums), states
 
 
 def _mended(run: Run, reference: StudentMixture, states: tuple, latest: StudentMixture, left: int) -> StudentMixture:
     """What to draw next: the latest mixture, and components where all draws so far are heavy."""
-    position, value, gradient = (np.asarray(array) for array in states)
+    position, value, gradient = states
     log_weights = log_weights_of(value, gradient, log_densities(reference, position))
     top = np.max(log_weights)
     if not np.isfinite(top) or left <= 2 * cost_of_patches(run.target):
@@ -123,26 +130,23 @@ def _mended(run: Run, reference: StudentMixture, states: tuple, latest: StudentM
     return joined([latest, first_guess(patches)], [2, 1]) if len(patches) else latest
 
 
-@quick
-def _sample(key: Key, reference: StudentMixture, num: int) -> Float[Array, "num dim"]:
-    return reference.sample(key, num)
+def _together(key: Key, target: Target, reference: StudentMixture, states: tuple[np.ndarray, ...]) -> _Draws:
+    """All draws in random order, so that held-out ones are of all kinds."""
+    order = generator(key).permutation(len(states[0]))
+    position, value, gradient = (array[order] for array in states)
+    log_ratio = log_weights_of(value, gradient, log_densities(reference, position))
+    is_usable = log_ratio > -np.inf
+    # What is of no use has no weight; its numbers must not poison sums that it takes part in with weight zero.
+    value = np.where(is_usable, value, -1e30).astype(np.float32)
+    gradient = np.where(is_usable[:, None], gradient, 0.0).astype(np.float32)
+    position, value, gradient, ratio = jax.device_put((position, value, gradient, log_ratio.astype(np.float32)))
+    own = None if target.reference is None else _of_reference(target, position)
+    return _Draws(ChainState(position, value, gradient, own), ratio)
 
 
 @eqx.filter_jit
-def _together(key: Key, target: Target, reference: StudentMixture, states: tuple) -> _Draws:
-    """All draws in random order, so that held-out ones are of all kinds."""
-    position, value, gradient = states
-    order = jax.random.permutation(key, position.shape[0])
-    position, value, gradient = position[order], value[order], gradient[order]
-    log_q = jax.lax.map(reference.log_density, position, batch_size=4096)
-    own = None
-    if target.reference is not None:
-        own = jax.lax.map(lambda point: evaluate_reference(target, point), position, batch_size=4096)
-    is_usable = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient), axis=1) & jnp.isfinite(log_q)
-    # What is of no use has no weight; its numbers must not poison sums that it takes part in with weight zero.
-    value, gradient = jnp.where(is_usable, value, -1e30), jnp.where(is_usable[:, None], gradient, 0.0)
-    log_ratio = jnp.where(is_usable, value - log_q, -jnp.inf)
-    return _Draws(ChainState(position, value, gradient, own), log_ratio)
+def _of_reference(target: Target, position: Float[Array, "point dim"]) -> ReferenceValues | None:
+    return jax.lax.map(lambda point: evaluate_reference(target, point), position, batch_size=4096)
 
 
 @quick

@@ -11,12 +11,15 @@ import numpy as np
 
 from tempering.atlas.optima import Optima
 from tempering.buffer import Levels
+from tempering.compilation import rounded_up
+from tempering.devices.keys import folded
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.solve import is_exact
 from tempering.methods.explore_modes import MODES
 from tempering.methods.model import model_of
 from tempering.methods.optima import modes_of, uncovered
 from tempering.methods.run import Run
+from tempering.methods.second_look import look_again
 from tempering.priors.cube import CubeChart, is_at_end
 from tempering.runs.clock import Clock
 from tempering.runs.records import LevelRecord, finite_or_none
@@ -57,7 +60,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         title: the name of the method.
         key: of the final draws.
     """
-    settings, beta, journal = run.settings, jnp.ones(()), run.journal
+    settings, beta, journal = run.settings, jax.device_put(np.float32(1.0)), run.journal
     model, sampling = model_of(run, levels, levels.networks[-1]), settings.sampling
     sampling = judging(sampling, run.target.dim)
     records = journal.ordered()
@@ -83,13 +86,16 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         sampler.paid = Paid(plain_buffer(levels.buffers[-1]), (), _optima(run))
         return sampler
     tell = lambda done: run.tell("final weights", last, done, num)  # noqa: E731
-    draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
-    if 2 * int(jnp.sum(jnp.all(jnp.isfinite(draws), axis=1))) < num:
+    draw = lambda key, num: model.draw(key, num, sampling, with_density=True, on_chunk=tell)  # noqa: E731
+    run.ahead.wait(("draws", settings.network, min(sampling.chunk_size, rounded_up(num))))
+    draws, log_q = draw(key, num)
+    if 2 * int(np.sum(np.all(np.isfinite(np.asarray(draws)), axis=1))) < num:
         model = model_of(run, levels, _untrained(run, levels))  # the best linear denoiser, or the mixture's
         sampler = dataclasses.replace(sampler, model=model)
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
-        draws, log_q = model.draw(key, num, sampling, with_density=True, on_chunk=tell)
+        draws, log_q = draw(key, num)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
+    sampler, weighted = look_again(key, sampler, weighted, draw, run.target, journal.ledger)
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
     evidence, others = known[:-1] or known, _guided_log_z(run, records[-1], weighted)
@@ -97,7 +103,7 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
     finished = with_final_weights(sampler, key, weighted, others, evidence, uncovered_fn)
     finished.paid = Paid(
         plain_buffer(levels.buffers[-1]),
-        tuple(map(plain_buffer, witnesses(jax.random.fold_in(key, num + 1), evidence, beta))),
+        tuple(map(plain_buffer, witnesses(folded(key, num + 1), evidence, beta))),
         _optima(run),
     )
     finished.paid.note(FIT, weighted)
@@ -147,7 +153,7 @@ def with_final_weights(
     log_z, error = (finite_or_none(value) for value in pooled_log_z([own] * is_usable + others))
     sampler.levels[-1].num_nonfinite += weighted.num_nonfinite
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
-    seen = coverage(jax.random.fold_in(key, num), log_prob, evidence, weighted.log_weights, jnp.ones(()))
+    seen = coverage(folded(key, num), log_prob, evidence, weighted.log_weights, jax.device_put(np.float32(1.0)))
     return dataclasses.replace(
         sampler,
         log_z=log_z,
@@ -162,7 +168,7 @@ def with_final_weights(
             determinants=determinants(sampling, weighted.states.position.shape[1]),
             cube_end=_mass_at_end(sampler.chart, weighted),
             **dataclasses.asdict(seen),
-            **uncovered_fn(jax.random.fold_in(key, 1), log_prob, weighted),
+            **uncovered_fn(folded(key, 1), log_prob, weighted),
         ),
     )
 

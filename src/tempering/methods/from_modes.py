@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tempering.atlas.judge import GOOD_SHARE
-from tempering.atlas.mixture import StudentMixture, joined
+from tempering.atlas.mixture import StudentMixture, joined, log_densities
 from tempering.kernels import Kernel
 from tempering.methods.atlas import Found
 from tempering.methods.budget import FEWEST_SAMPLES, num_final_draws, sized
@@ -71,9 +71,9 @@ def enough_draws(dim: int) -> int:
 def _first_two(found: Found) -> tuple[float, ...]:
     """The hottest level, the reference itself, and the coldest that its draws can be weighted for."""
     position, log_density, _ = found.drawn
-    ratio = log_density - jax.vmap(found.before.log_density)(position)
-    ratio = jnp.where(jnp.isfinite(ratio), ratio, -1e30)
-    second = ladder.next_temperature(ratio, jnp.ones_like(ratio), _HOTTEST)
+    ratio = np.asarray(log_density, np.float64) - log_densities(found.before, np.asarray(position))
+    ratio = np.where(np.isfinite(ratio), ratio, -1e30)
+    second = ladder.next_temperature(ratio, np.ones_like(ratio), _HOTTEST)
     return (1.0,) if second <= 1.0 else (_HOTTEST, second)
 
 

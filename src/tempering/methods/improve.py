@@ -18,7 +18,7 @@ import numpy as np
 from tempering._compat import collected_seldom
 from tempering.adapters import reporting
 from tempering.adapters.hosting import hosted
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.mixture import drawn_of
 from tempering.atlas.survey import Survey
 from tempering.buffer import Buffer
 from tempering.diffusion import Denoiser, DiffusionModel
@@ -30,14 +30,15 @@ from tempering.methods.learn import fit_soundly, note_fit
 from tempering.methods.missing_modes import missing_modes, modes_at, search, searched_checks, uncovered_at
 from tempering.methods.model import model_of_buffer
 from tempering.methods.pooling import Pool, balanced, joined_buffer, share_of_modes, together
+from tempering.methods.second_look import look_again
 from tempering.runs.points import has_points
-from tempering.runs.records import finite_or_none
+from tempering.runs.records import Checks, finite_or_none
 from tempering.runs.watching import followed
 from tempering.sampler import Sampler
 from tempering.sampler.paid import FIT, Paid, usable, weighted_buffer
 from tempering.settings import Resampling, as_whole, require_count, require_flag, require_seed
 from tempering.targets.cost import has_gradient
-from tempering.types import Array, Float, Key, OnEvent
+from tempering.types import Key, OnEvent
 from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.resample import indices_by_weight
@@ -118,7 +119,7 @@ def _draw(going: Going, known: Known, modes: Modes) -> Pool:
     x, log_q = going.draw(key_model, num - of_modes, going.sampler.model, "drawing")
     log_model = np.asarray(log_q, np.float64)
     if modes is not None:
-        at_modes = _sample(key_modes, modes[0], of_modes)
+        at_modes = jax.device_put(drawn_of(key_modes, modes[0], of_modes))
         x, log_model = jnp.concatenate([x, at_modes]), np.append(log_model, going.log_model(key_density, at_modes))
     # Weights come below: here only what has no density of its own loses its weight.
     log_known = jnp.where(jnp.all(jnp.isfinite(x), axis=1), 0.0, jnp.nan)
@@ -132,11 +133,6 @@ def _draw(going: Going, known: Known, modes: Modes) -> Pool:
     going.fresh["draw"] = Weighted(states, log_weights, 0)
     _note_draws(going, pool, num, weighted.num_nonfinite)
     return pool
-
-
-@eqx.filter_jit
-def _sample(key: Key, modes: StudentMixture, num: int) -> Float[Array, "num dim"]:
-    return modes.sample(key, num)
 
 
 def _note_draws(going: Going, pool: Pool, num: int, num_nonfinite: int) -> None:
@@ -219,7 +215,7 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         ledger=going.ledger,
         log_z=record.log_z if record.log_z is not None else old.log_z,
         log_z_error=record.log_z_error if record.log_z is not None else old.log_z_error,
-        checks=searched_checks(old, surveyed),
+        checks=_checks(old, surveyed, is_new=model is not old.model),
         modes=old.modes if surveyed is None else modes_at(optima, old.chart),
         settings=going.settings,
         folder=None,
@@ -232,8 +228,10 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         # No draw twice: the samples hold them all, and those at new modes besides.
         paid.level, paid.draws = (old.paid.level, paid.draws) if modes is None else (samples, {})
     if num > 0:
-        x, log_q = going.draw(going.keys["final"], num, model, "final weights")
+        draw = lambda key, num: going.draw(key, num, model, "final weights")  # noqa: E731
+        x, log_q = draw(going.keys["final"], num)
         weighted = weigh(going.target, x, log_q, jnp.ones(()), ledger=going.ledger, stage="final_weights")
+        sampler, weighted = look_again(going.keys["final"], sampler, weighted, draw, going.target, going.ledger)
         evidence = tuple((own, jnp.ones(())) for own in (*old.paid.witnesses, samples))
         others = _other_estimates(going, modes)
         uncovered_fn = functools.partial(uncovered_at, optima)
@@ -241,6 +239,12 @@ def _finish(going: Going, model: DiffusionModel, samples: Buffer, surveyed: Surv
         paid.note(FIT, weighted)
     sampler.paid = paid
     return sampler
+
+
+def _checks(old: Sampler, surveyed: Survey | None, *, is_new: bool) -> Checks:
+    """Those of before with the searches of now; of the first draws of a new model nothing is known yet."""
+    checks = searched_checks(old, surveyed)
+    return dataclasses.replace(checks, num_first_draws=None, unseen_first=None) if is_new else checks
 
 
 def _renamed(own: dict, total: int) -> dict:

@@ -8,11 +8,10 @@ of 15,000 steps a draw in a thousand lies between modes. A mixture knows the mod
 import dataclasses
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 import numpy as np
 
-from tempering.atlas.adapt import log_densities_of_parts
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.mixture import StudentMixture, log_densities_of_parts
 from tempering.buffer import Buffer
 from tempering.compilation import rounded_up
 from tempering.diffusion.networks.mixture import GaussianMixture
@@ -94,7 +93,7 @@ def linear_mixture(location: np.ndarray, sigma_data: np.ndarray, num: int) -> Ga
         np.tile(sigma_data**2, (num, 1)),
         np.tile(np.eye(dim), (num, 1, 1)),
     )
-    return GaussianMixture(*(jnp.asarray(np.asarray(part, np.float32)) for part in parts))
+    return GaussianMixture(*jax.device_put(tuple(np.asarray(part, np.float32) for part in parts)))
 
 
 def mixture_of_buffer(reference: StudentMixture, buffer: Buffer, num: int) -> GaussianMixture:
@@ -103,8 +102,10 @@ def mixture_of_buffer(reference: StudentMixture, buffer: Buffer, num: int) -> Ga
     Args:
         num: places; what the reference leaves of them is empty, but for one that covers all samples.
     """
-    position, weight = np.asarray(buffer.position, np.float64), np.asarray(buffer.weight, np.float64)
-    parts = log_densities_of_parts(reference, buffer.position) + np.asarray(reference.log_weight)[None]
+    position, log_weight = np.asarray(buffer.position, np.float64), np.asarray(buffer.log_weight, np.float64)
+    weight = np.exp(log_weight - np.max(log_weight))
+    weight = weight / np.sum(weight)
+    parts = log_densities_of_parts(reference, position) + np.asarray(reference.log_weight)[None]
     own = weight[:, None] * np.exp(parts - np.logaddexp.reduce(parts, axis=1, keepdims=True))
     mass, dim = np.sum(own, axis=0), position.shape[1]
     # Samples of every component: where all are far away, their many small parts are not many samples.
@@ -128,4 +129,5 @@ def mixture_of_buffer(reference: StudentMixture, buffer: Buffer, num: int) -> Ga
     covariances = np.concatenate([covariances, np.tile(spread, (empty + 1, 1, 1))])
     variance, axes = np.linalg.eigh(covariances)
     variance = np.maximum(variance, 1e-12 * np.max(variance, axis=1, keepdims=True) + 1e-30)
-    return GaussianMixture(*(jnp.asarray(np.asarray(part, np.float32)) for part in (log_weight, means, variance, axes)))
+    numbers = (log_weight, means, variance, axes)
+    return GaussianMixture(*jax.device_put(tuple(np.asarray(part, np.float32) for part in numbers)))

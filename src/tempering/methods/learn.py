@@ -22,9 +22,9 @@ from tempering.methods.run import Run, keeps_networks
 from tempering.methods.stages import LEVELS_SHARE, next_temperature
 from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.settings import DescentSettings, Network, PTSDSettings, Training
-from tempering.types import Array, Bool, Int, Key, Keys
+from tempering.types import Array, Int, Key, Keys
 
-__all__ = ["fit_soundly", "is_sound", "learn", "new_networks", "note_fit"]
+__all__ = ["fit_soundly", "is_sound", "keys_of", "learn", "new_networks", "note_fit"]
 
 _MEMORY = 0.5
 """With one network for all levels, how often a level's samples are seen for once of the next colder's."""
@@ -44,13 +44,9 @@ _KEPT = "training went wrong twice: the networks from before it were kept"
 
 def is_sound(networks: eqx.Module, info: FitInfo) -> bool:
     """Whether a fit left numbers: finite weights, and a held-out loss not far above that of a linear denoiser."""
-    return bool(_is_finite(networks)) and bool(np.all(np.asarray(info.validation_loss) < _WORST_LOSS))
-
-
-@quick
-def _is_finite(networks: eqx.Module) -> Bool[Array, ""]:
-    weights = jax.tree.leaves(eqx.filter(networks, eqx.is_inexact_array))
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in weights]))
+    weights = jax.device_get(jax.tree.leaves(eqx.filter(networks, eqx.is_inexact_array)))
+    is_finite = all(bool(np.all(np.isfinite(leaf))) for leaf in weights)
+    return is_finite and bool(np.all(np.asarray(info.validation_loss) < _WORST_LOSS))
 
 
 def new_networks(key: Key, dim: int, network: Network, num: int) -> tuple[eqx.Module, ...]:
@@ -97,18 +93,19 @@ def learn(run: Run, levels: Levels) -> tuple[eqx.Module, ...]:
         clock.ends("training", share)
         return clock.left(share)
 
-    keys = _keys_of(
+    keys = keys_of(
         run.key_of(max(1, levels.num_done - 1), "learn"), jax.device_put(np.asarray(fitted_levels, np.int32))
     )
     more_fn = None
     if run.start.way is not None and levels.num_done == 1:
         watch = {"on_check": on_check, "seconds_left": seconds_left}
-        more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, stack(*data), **watch)  # noqa: E731
+        more_fn = lambda fitted, info: practised(run, levels, fitted, info, keys, together, **watch)  # noqa: E731
     if is_first and settings.network.num_components:
         networks = run.networks = with_mixture(networks, _mixture(run, levels))
-    networks = stack(*networks)
+    networks, together = stack(*networks), stack(*data)
+    run.ahead.wait(("training", settings.network, together.levels.position.shape[-2]))
     fitted, info = fit_soundly(
-        keys, networks, stack(*data), training, num_steps, run.record(level), on_check, seconds_left, more_fn
+        keys, networks, together, training, num_steps, run.record(level), on_check, seconds_left, more_fn
     )
     for index, own in enumerate(fitted_levels):
         note_fit(run.record(own), info, index)
@@ -156,10 +153,10 @@ def fit_soundly(
 
 def note_fit(record: LevelRecord, info: FitInfo, index: int) -> None:
     """Write down how the fit of one model went."""
-    record.train_loss = finite_or_none(info.train_loss[index])
-    record.validation_loss = finite_or_none(info.validation_loss[index])
-    record.training_steps = int(info.num_steps[index])
-    record.num_nonfinite += int(info.num_nonfinite[index])
+    record.train_loss = finite_or_none(np.asarray(info.train_loss)[index])
+    record.validation_loss = finite_or_none(np.asarray(info.validation_loss)[index])
+    record.training_steps = int(np.asarray(info.num_steps)[index])
+    record.num_nonfinite += int(np.asarray(info.num_nonfinite)[index])
 
 
 def _place_size(settings) -> int:
@@ -245,6 +242,6 @@ def _data_of_each(run: Run, levels: Levels, num: int) -> tuple[Dataset, ...]:
 
 
 @quick
-def _keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
+def keys_of(key: Key, levels: Int[Array, " model"]) -> Keys:
     """A key for each of the levels."""
     return jax.vmap(lambda level: jax.random.fold_in(key, level))(levels)

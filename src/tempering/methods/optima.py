@@ -3,18 +3,18 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tempering.atlas.mixture import mixture_of
+from tempering.atlas.mixture import drawn_of, log_densities, mixture_of
 from tempering.atlas.optima import laplace_log_mass
+from tempering.devices.keys import split
 from tempering.methods.atlas import Found
 from tempering.methods.from_modes import optima_in
 from tempering.methods.run import Run
 from tempering.runs.records import Mode, finite_or_none
 from tempering.sampler.diagnosis.coverage import LogProbFn
-from tempering.targets.base import evaluate_many
 from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
 from tempering.targets.shaped import Shaped
 from tempering.transforms import embed_rows
 from tempering.types import Array, Float, Key
@@ -51,7 +51,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     found = run.start.found
     if found is None or len(found.log_density) == 0:
         return {}
-    key_optima, key_draw, key_draws = jax.random.split(key, 3)
+    key_optima, key_draw, key_draws = split(key, 3)
     position, log_density = optima_in(found)
     log_z, _ = weighted.log_z
     limit = log_z + hidden_limit(np.asarray(weighted.log_weights) - log_z)
@@ -69,25 +69,24 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     spend(ledger, "final_weights", run.target, NUM_JUDGED)
     weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.position, found.covariance))
     about = mixture_of(weight, place, width, _NU, _WIDENING)
-    draws = about.sample(key_draw, NUM_JUDGED)
-    log_r = jax.vmap(about.log_density)(draws)
-    inner, log_r = _inward(found, draws, log_r)
-    value = np.asarray(evaluate_many(run.target, inner)[0])
-    is_beyond = ~(value - np.asarray(log_prob_fn(key_draws, inner)) <= limit) & np.isfinite(value)
-    mass = np.mean(np.where(is_beyond, np.exp(np.minimum(value - np.asarray(log_r) - log_z, 50.0)), 0.0))
+    draws = drawn_of(key_draw, about, NUM_JUDGED)
+    inner, log_r = _inward(found, draws, log_densities(about, draws))
+    value = evaluate_rows(run.target, inner)[0]
+    is_beyond = ~(value - np.asarray(log_prob_fn(key_draws, jax.device_put(inner))) <= limit) & np.isfinite(value)
+    mass = np.mean(np.where(is_beyond, np.exp(np.minimum(value - log_r - log_z, 50.0)), 0.0))
     return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
 
 
 def _log_q(log_prob_fn: LogProbFn, key: Key, position: Float[Array, "optimum dim"]) -> np.ndarray:
     """Of the model at the optima, in a batch of the size that is compiled already."""
     num = position.shape[0]
-    rows = jnp.arange(NUM_JUDGED) % num
-    return np.asarray(log_prob_fn(key, position[rows]))[:num]
+    batch = np.resize(np.asarray(position), (NUM_JUDGED, position.shape[1]))
+    return np.asarray(log_prob_fn(key, jax.device_put(batch)))[:num]
 
 
-def _inward(found: Found, draws: Array, log_r: Array) -> tuple[Array, Array]:
+def _inward(found: Found, draws: np.ndarray, log_r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Draws and their log densities in the coordinates that the run works in."""
     if not found.is_shaped:
         return draws, log_r
-    inner = jax.vmap(found.learned.restrict)(draws)
-    return inner, log_r + jax.vmap(found.learned.log_volume)(inner)
+    inner = jax.vmap(found.learned.restrict)(jax.device_put(draws))
+    return np.asarray(inner), log_r + np.asarray(jax.vmap(found.learned.log_volume)(inner))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices.keys import split
 from tempering.kernels import kernel_of
-from tempering.methods.atlas import Found, Tell, find_modes, has_atlas
+from tempering.methods.atlas import Found, OnModes, Tell, find_modes, has_atlas, no_modes
 from tempering.methods.budget import default_budget, pilot_settings, sized_if_possible, with_ceiling
 from tempering.methods.from_modes import Way, way_from, with_modes
 from tempering.methods.start import inhabited, own_start
@@ -99,12 +99,14 @@ def prepare(
     start_fn: StartFn | None,
     journal: Journal,
     tell: Tell,
+    on_modes: OnModes = no_modes,
 ) -> tuple[Settings, Start]:
     """The settings with every number settled, and the ladder: as given, or from a counted pilot and the budget.
 
     Args:
         start_fn: starting points; None takes draws of the target's reference, else the target's own points, else
             normals of `settings.initial.scale`.
+        on_modes: called once or more with the number of modes, when a search has found nearly all.
     """
     settings = with_ceiling(suited(settings, target))
     start_fn = start_fn or own_start(None, target, settings.initial.scale, prefers_own=True)
@@ -115,15 +117,15 @@ def prepare(
         ledger.budget = budget
     found = None
     if has_atlas(settings, target):
-        key, key_atlas = jax.random.split(key)
-        found = find_modes(key_atlas, target, settings, start_fn, journal, tell)
+        key, key_atlas = split(key)
+        found = find_modes(key_atlas, target, settings, start_fn, journal, tell, on_modes)
         if found.has_reference:
             settings, way = way_from(found, settings, target, (budget - ledger.total) // each, kernel)
             units = _first_units(settings, target)
             return settings, Start(way.temperatures, start_fn, units, found.checks(Checks()), found, way)
         start_fn = with_modes(start_fn, found)
         if found.saw_nothing:
-            key, key_starts = jax.random.split(key)
+            key, key_starts = split(key)
             own_fn = start_fn
             tried = lambda: inhabited(key_starts, target, own_fn, ledger)  # noqa: E731
             points = journal.part(0, "starts", jnp.zeros((0, target.dim)), tried)
@@ -168,7 +170,7 @@ def _measure(settings: MethodSettings, target) -> Measure:
 def _piloted(key: Key, target, settings: MethodSettings, start_fn: StartFn, journal: Journal, tell: Tell) -> Start:
     """The ladder below the coolest temperature at which chains mix."""
     kernel, units = kernel_of(settings.exploration, target.dim), _first_units(settings, target)
-    key_start, key_heat = jax.random.split(key)
+    key_start, key_heat = split(key)
 
     def run_pilot() -> _PilotPart:
         pilot = settings.pilot

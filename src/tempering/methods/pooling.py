@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.atlas.adapt import log_densities
-from tempering.atlas.mixture import StudentMixture
+from tempering.atlas.mixture import StudentMixture, log_densities
 from tempering.buffer import Buffer, concatenate
 from tempering.types import Key
 
@@ -51,7 +50,7 @@ def _log_mixture(
     log_model = np.where(np.isfinite(log_model), log_model, -np.inf).astype(np.float64)
     if modes is None:
         return log_model, np.zeros(len(log_model))
-    log_modes = np.asarray(log_densities(modes, draws.position), np.float64) + np.log(num_of_modes / num)
+    log_modes = np.asarray(log_densities(modes, np.asarray(draws.position)), np.float64) + np.log(num_of_modes / num)
     log_all = np.logaddexp(log_model + np.log(max(num - num_of_modes, 1e-9) / num), log_modes)
     return log_all, np.exp(log_modes - log_all)
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Levels
-from tempering.compilation import quick
+from tempering.devices.keys import generator, split
 from tempering.diffusion import Dataset, FitInfo, fit_networks
 from tempering.diffusion.calibrate import unstack
 from tempering.methods.finish import judging
 from tempering.methods.model import model_of
 from tempering.methods.run import Run
-from tempering.types import Key, Keys
-from tempering.weights.ess import NUM_JUDGED, predicted_ess_fraction
-from tempering.weights.resample import indices_by_weight
+from tempering.types import Keys
+from tempering.weights.ess import NUM_JUDGED, foretold_share
+from tempering.weights.resample import systematic_indices
 
 __all__ = ["FIRST_PART", "practised"]
 
@@ -69,14 +69,11 @@ def practised(
 
 def _foretold(run: Run, levels: Levels, networks: Any) -> float:
     """The effective share of the model's weights, from weighted draws of the last level."""
-    key_pick, key_density = jax.random.split(run.key_of(1, "finish"))
+    key_pick, key_density = split(run.key_of(1, "finish"))
     buffer, sampling = levels.buffers[-1], judging(run.settings.sampling, run.target.dim)
     model = model_of(run, levels, unstack(networks, 1)[-1])
-    rows = _picked(key_pick, buffer.log_weight)
-    ratios = buffer.log_density[rows] - model.log_prob(key_density, buffer.position[rows], sampling)
-    return float(predicted_ess_fraction(ratios, jnp.full((NUM_JUDGED,), -jnp.log(float(NUM_JUDGED)))))
-
-
-@quick
-def _picked(key: Key, log_weight: Any) -> Any:
-    return indices_by_weight(key, log_weight, NUM_JUDGED, "systematic")
+    run.ahead.wait(("densities", run.settings.network))
+    rng = generator(key_pick)
+    rows = systematic_indices(np.asarray(buffer.log_weight), NUM_JUDGED, rng.uniform())
+    log_model = np.asarray(model.log_prob(key_density, jax.device_put(np.asarray(buffer.position)[rows]), sampling))
+    return foretold_share(np.asarray(buffer.log_density)[rows] - log_model)

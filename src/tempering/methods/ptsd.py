@@ -4,8 +4,7 @@ Consumes a target and a key; produces a `Sampler`. Every line of the loop is a s
 `methods/learn.py`; checkpoints, records and progress are round the stages (`methods/run.py`). No numerics here.
 """
 
-import jax
-
+from tempering.devices.keys import folded
 from tempering.guidance.choose import WAYS, Ways
 from tempering.methods.begin import begin
 from tempering.methods.explore import explore
@@ -69,4 +68,4 @@ def fit(
         levels = learn(run, levels)
 
     title = "PTSD" if levels.num_done > 2 else TWO_LEVELS if levels.num_done == 2 else ONE_LEVEL
-    return finish(run, levels, title, jax.random.fold_in(key, levels.num_done))
+    return finish(run, levels, title, folded(key, levels.num_done))

@@ -1,64 +1,88 @@
 """Programs of learning and of drawing, compiled on another thread while modes are still searched for.
 
-Their shapes are known before the density is: those of the network, and of a dataset as large as a model needs.
+Their shapes are known before the density is, but for the number of modes, which the network starts from: they are
+begun when the search has found nearly all. The dataset is as large as a model needs.
 """
 
 import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from tempering.compilation import Ahead, rounded_up
+from tempering.devices.keys import from_seed
 from tempering.diffusion import DiffusionModel
 from tempering.diffusion.calibrate import blank_dataset, blank_levels, stack
 from tempering.diffusion.fit import compile_training
 from tempering.diffusion.noise import Prior
 from tempering.diffusion.precondition import Denoiser
 from tempering.methods.atlas import has_atlas
-from tempering.methods.budget import default_budget
+from tempering.methods.budget import default_budget, num_final_draws
 from tempering.methods.finish import judging
 from tempering.methods.from_modes import enough_draws
 from tempering.methods.known_modes import likely_components, with_components
-from tempering.methods.learn import new_networks
-from tempering.settings import MethodSettings
+from tempering.methods.learn import keys_of, new_networks
+from tempering.settings import MethodSettings, Network
 from tempering.targets import Target
 from tempering.weights.ess import NUM_JUDGED
 
-__all__ = ["rehearse"]
+__all__ = ["Rehearsal"]
 
 _LIKELY_SHARE = 0.9
 """Effective share of draws from the modes that the size of the dataset is guessed for."""
 
 
-def rehearse(ahead: Ahead, target: Target, settings: MethodSettings, budget: int | None) -> None:
-    """Have the programs compiled that a run needs if its modes are found; those of drawing it needs anyway."""
-    dim, network = target.dim, settings.network
-    if not settings.network.is_shared or network.is_of_particles:
-        return
-    sampling = judging(settings.sampling, dim)
-    zeros, ones = jnp.zeros((dim,)), jnp.ones((dim,))
+class Rehearsal:
+    """The programs of one run that are compiled ahead."""
 
-    def model() -> DiffusionModel:
-        (own,) = new_networks(jax.random.key(0), dim, network, 1)
-        denoiser = Denoiser(own, zeros, ones, jnp.zeros(()))  # pyright: ignore[reportArgumentType]
-        return DiffusionModel(denoiser, Prior(zeros, jnp.eye(dim)), blank_levels(settings.noise, jnp.ones(())))
+    def __init__(self, ahead: Ahead, target: Target, settings: MethodSettings, budget: int | None) -> None:
+        self._ahead, self._dim, self._budget, self._is_begun = ahead, target.dim, budget, False
+        self._settings, self._has_atlas = settings, has_atlas(settings, target)
+        if not self._has_atlas:
+            self._begin(settings.network)
 
-    if has_atlas(settings, target):
-        wanted = int(enough_draws(dim) / _LIKELY_SHARE)
-        left = int((1.0 - settings.atlas.share) * (budget or default_budget(dim)))
-        size = rounded_up(min(wanted, left))
-        # A guess: a few modes, from which the density is drawn at once.
-        network = with_components(network, dim, likely_components(dim))
-        settings = dataclasses.replace(settings, network=network)
-        ahead.compile(functools.partial(_compile_training, dim, size, settings))
-    judged = min(sampling.chunk_size, rounded_up(NUM_JUDGED))
-    ahead.compile(lambda: model().compile_log_prob(judged, sampling))
-    final = min(sampling.chunk_size, rounded_up(settings.num_final_draws or sampling.chunk_size))
-    ahead.compile(lambda: model().compile(final, sampling, with_density=True))
+    def on_modes(self, num: int, *, is_all: bool) -> None:
+        """So many modes are known. Programs are begun if these are all, or if twice as many need the same."""
+        num = num if num > 1 else likely_components(self._dim)
+        network = with_components(self._settings.network, self._dim, num)
+        if is_all or network == with_components(self._settings.network, self._dim, 2 * num):
+            self._begin(network)
+
+    def _begin(self, network: Network) -> None:
+        settings, dim, ahead = self._settings, self._dim, self._ahead
+        if self._is_begun or not network.is_shared or network.is_of_particles:
+            return
+        self._is_begun = True
+        sampling = judging(settings.sampling, dim)
+
+        def model() -> DiffusionModel:
+            zeros, ones, number, square = jax.device_put(_numbers(dim))
+            (own,) = new_networks(from_seed(0), dim, network, 1)
+            denoiser = Denoiser(own, zeros, ones, number)  # pyright: ignore[reportArgumentType]
+            return DiffusionModel(denoiser, Prior(zeros, square), blank_levels(settings.noise, number))
+
+        num_final = settings.num_final_draws
+        if self._has_atlas:
+            wanted = int(enough_draws(dim) / _LIKELY_SHARE)
+            left = int((1.0 - settings.atlas.share) * (self._budget or default_budget(dim)))
+            num_final = num_final_draws(settings, left)
+            size = rounded_up(min(wanted, left))
+            own = dataclasses.replace(settings, network=network)
+            ahead.compile(functools.partial(_compile_training, dim, size, own), ("training", network, size))
+        judged = min(sampling.chunk_size, rounded_up(NUM_JUDGED))
+        ahead.compile(lambda: model().compile_log_prob(judged, sampling), ("densities", network))
+        final = min(sampling.chunk_size, rounded_up(num_final or sampling.chunk_size))
+        ahead.compile(lambda: model().compile(final, sampling, with_density=True), ("draws", network, final))
+
+
+def _numbers(dim: int) -> tuple[np.ndarray, ...]:
+    """Zeros and ones of the shapes that a model has."""
+    single = np.float32
+    return np.zeros(dim, single), np.ones(dim, single), np.asarray(1.0, single), np.eye(dim, dtype=single)
 
 
 def _compile_training(dim: int, size: int, settings: MethodSettings) -> None:
-    networks = stack(*new_networks(jax.random.key(0), dim, settings.network, 1))
-    keys = jax.random.split(jax.random.key(0), 1)
+    networks = stack(*new_networks(from_seed(0), dim, settings.network, 1))
+    keys = keys_of(from_seed(0), jax.device_put(np.zeros((1,), np.int32)))
     compile_training(keys, networks, stack(blank_dataset(dim, size, settings.noise)), settings.training)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 from tempering.buffer import Levels, blank_buffer
+from tempering.compilation import Ahead
+from tempering.devices.keys import folded, split
 from tempering.guidance.choose import WAYS, Ways
 from tempering.kernels import Kernel, kernel_of
 from tempering.methods.budget import Plan
@@ -42,6 +43,7 @@ class Run:
         ways: to the next temperature, by `guidance.kind`.
         start: the ladder, the starting points and the units of the chains, once they are settled.
         networks: untrained networks, the structure of those that are kept.
+        ahead: what is being compiled for later.
     """
 
     target: Target
@@ -53,6 +55,7 @@ class Run:
     ways: Ways = field(default_factory=lambda: WAYS)
     start: Start = field(init=False)
     networks: tuple = field(init=False)
+    ahead: Ahead = field(init=False)
     _spent_before: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -62,11 +65,11 @@ class Run:
 
     def key_of(self, level: int, stage: str) -> Key:
         """The key of a stage at a level: used once."""
-        key = jax.random.fold_in(self.key, level)
+        key = folded(self.key, level)
         if level == 1:
-            return jax.random.split(key, len(_FIRST))[_FIRST.index(stage)]
-        key_buffer, key_learn = jax.random.split(key)
-        return key_learn if stage == "learn" else jax.random.split(key_buffer, len(_LATER))[_LATER.index(stage)]
+            return split(key, len(_FIRST))[_FIRST.index(stage)]
+        key_buffer, key_learn = split(key)
+        return key_learn if stage == "learn" else split(key_buffer, len(_LATER))[_LATER.index(stage)]
 
     def tell(self, stage: str, level: int, done: int, total: int, **numbers) -> None:
         """Report progress: one event, with the level count and the evaluations that are spent and planned."""
@@ -101,7 +104,10 @@ def _part(levels: Levels) -> dict[str, Any]:
 
 
 def _found(run: Run, level: int, num_kept: int) -> dict[str, Any] | None:
-    blank, numbers = blank_buffer(run.target.dim, has_reference=run.target.reference is not None), jnp.zeros(2)
+    blank, numbers = (
+        blank_buffer(run.target.dim, has_reference=run.target.reference is not None),
+        np.zeros(2, np.float32),
+    )
     hot = {"hot": blank} if num_kept > 1 else {}
     return run.journal.find(level, "buffer", {**hot, "cold": blank, "step_size": numbers, "sigma_max": numbers[0]})
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tempering.baselines.plan import check as check_baseline
 from tempering.kernels import kernel_of
-from tempering.methods.atlas import has_atlas
+from tempering.methods.atlas import SEARCH_SHARE, has_atlas
 from tempering.methods.budget import check_budget, default_budget, num_final_draws, pilot_settings, planned
 from tempering.parallel_tempering.pilot.heat import planned_evaluations as pilot_evaluations
 from tempering.settings import BaselineSettings, MethodSettings, PTSDSettings
@@ -62,9 +62,10 @@ def stage_plan(settings: MethodSettings | BaselineSettings, target: Target, budg
     whole = default_budget(target.dim) * each if budget is None else budget
     stages, left = [], whole // each
     if has_atlas(settings, target):
-        searched = int(settings.atlas.share * left)
-        stages.append(StagePlan("atlas", each * searched, "at most"))
-        left -= searched
+        shared = int(settings.atlas.share * left)
+        searched = int(SEARCH_SHARE * shared)
+        stages += [StagePlan("atlas", each * searched, "at most"), StagePlan("reference", each * shared, "at most")]
+        left -= searched + shared
     ladder = settings.ladder
     if ladder.temperatures is None and ladder.hottest is None:
         kernel = kernel_of(settings.exploration, target.dim)

@@ -9,16 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, what_is
 from tempering.parallel_tempering.initial import StartFn, normal_start, rows_start
 from tempering.runs.ledger import Ledger
-from tempering.targets.base import Target, evaluate_many
+from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
 from tempering.types import Array, Float, Key
 
 __all__ = ["inhabited", "own_start", "rows_of"]
 
-_TRIED_SHARE, _MOST_TRIED, _BATCH = 0.05, 10_000, 256
+_TRIED_SHARE, _MOST_TRIED, _BATCH = 0.05, 10_000, 250
 """Of the evaluations that are left, for starting points with a density; how many at the most, and at a time."""
 
 
@@ -67,8 +68,8 @@ def inhabited(
     for batch in range(int(min(_TRIED_SHARE * left / each, _MOST_TRIED)) // _BATCH):
         points = start_fn(jax.random.fold_in(key, batch), _BATCH)
         spend(ledger, "pilot", target, _BATCH)
-        value, gradient = evaluate_many(target, points)
-        is_good = np.isfinite(np.asarray(value)) & np.all(np.isfinite(np.asarray(gradient)), axis=1)
+        value, gradient = evaluate_rows(target, np.asarray(points))
+        is_good = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1)
         kept.append(np.asarray(points)[is_good])
         num_kept += len(kept[-1])
         if num_kept >= wanted:
@@ -90,14 +91,12 @@ def rows_of(init: Any, target: Any, what: str = "init", num: int | None = None) 
     dim = target.dim if chart is None else chart.full_dim
     try:
         if structure is None and np.iscomplexobj(init):
-            raise TypeError("complex numbers are no points")
+            raise TypeError("points must be real numbers, not complex ones")
         rows = np.asarray(init, np.float32) if structure is None else structure.flatten(init, what)
     except SettingsError:
         raise
     except (TypeError, ValueError) as error:
-        raise SettingsError(
-            f"{what} is a {type(init).__name__} that is no array of numbers; give (n, {dim})"
-        ) from error
+        raise SettingsError(f"{what} is {what_is(init)} that is not an array of numbers; give (n, {dim})") from error
     if num is not None and rows.shape != (num, dim):
         raise SettingsError(f"{what} returned shape {rows.shape}; it must return ({num}, {dim})")
     if rows.ndim != 2 or rows.shape[1] != dim or rows.shape[0] == 0:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tempering.errors import SettingsError, require_extra
+from tempering.errors import SettingsError, require_extra, what_is
 from tempering.molecules.callback import OpenMMTarget, callback_target
 from tempering.molecules.system.reading import read_system, untranslated
 from tempering.molecules.target import MoleculeTarget
@@ -56,10 +56,10 @@ def from_openmm(
 
     if not isinstance(system, openmm.System):
         raise SettingsError(
-            f"system is a {type(system).__name__}; give an openmm.System, such as ForceField.createSystem makes"
+            f"system is {what_is(system)}; give an openmm.System, such as ForceField.createSystem makes"
         )
     if topology is not None and not hasattr(topology, "atoms"):
-        raise SettingsError(f"topology is a {type(topology).__name__}; give an openmm.app.Topology, or None")
+        raise SettingsError(f"topology is {what_is(topology)}; give an openmm.app.Topology, or None")
     kelvin = kelvin_of(temperature)
     checked = checked_positions(positions, system.getNumParticles(), topology)
     if unsupported == "callback" and untranslated(system):
@@ -118,7 +118,7 @@ def _in_nm(positions: Any) -> np.ndarray:
         return np.array([[float(value) for value in row] for row in positions], np.float64)
     except (TypeError, ValueError) as error:
         raise SettingsError(
-            f"positions are a {type(positions).__name__} that is no list of points; give an array (atom, 3) in nm, or "
+            f"positions are {what_is(positions)} that is not a list of points; give an array (atom, 3) in nm, or "
             "positions of OpenMM"
         ) from error
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tempering.errors import RunFolderError
+from tempering.errors import RunFolderError, what_is
 from tempering.molecules.system.bonded import BONDED
 from tempering.molecules.system.pairwise import PAIRWISE
 from tempering.molecules.system.record import MoleculeRecord
@@ -28,7 +28,7 @@ def save_molecule(target: Any, path: Any, *, source: str = "") -> None:
     """
     if not isinstance(target, MoleculeTarget):
         raise RunFolderError(
-            f"a {type(target).__name__} cannot be exported: only molecules that JAX evaluates can, not callbacks"
+            f"{what_is(target)} cannot be exported: only molecules that JAX evaluates can, not callbacks"
         )
     place = as_path(path, "path")
     arrays, content = target.record.as_plain()

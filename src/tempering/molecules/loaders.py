@@ -118,7 +118,7 @@ def from_system_xml(
 
 def _read(reader: Any, path: Any) -> Any:
     if not Path(path).is_file():
-        raise SettingsError(f"{path} is no file; give the path of one")
+        raise SettingsError(f"{path} is not a file; give the path of one")
     try:
         return reader(str(path))
     except Exception as error:  # parsers of damaged files raise anything

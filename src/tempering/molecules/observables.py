@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, what_is
 from tempering.molecules.callback import OpenMMTarget
 from tempering.molecules.coordinates.skeleton import neighbours_of
 from tempering.molecules.system.record import Atom
@@ -51,7 +51,7 @@ def identity_of(target: Any) -> tuple[tuple[Atom, ...], np.ndarray]:
     if isinstance(target, OpenMMTarget):
         return target.atoms, np.zeros((0, 2), np.int32)
     raise SettingsError(
-        f"target is a {type(target).__name__}; give a molecule, such as tp.from_openmm or make_target('aldp') makes"
+        f"target is {what_is(target)}; give a molecule, such as tp.from_openmm or make_target('aldp') makes"
     )
 
 

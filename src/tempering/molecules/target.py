@@ -63,7 +63,7 @@ class MoleculeTarget(Target):
         for wall in walls:
             if len(wall) != 4 or not all(0 <= atom < record.num_atoms for atom in wall):
                 raise SettingsError(
-                    f"wall {wall} is no chiral centre: give four atoms from 0 to {record.num_atoms - 1}"
+                    f"wall {wall} is not a chiral centre: give four atoms from 0 to {record.num_atoms - 1}"
                 )
         self.dim = 3 * record.num_atoms
         self.record = record

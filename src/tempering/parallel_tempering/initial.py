@@ -5,8 +5,9 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from tempering.compilation import quick
+from tempering.compilation import quick, rounded_up
 from tempering.kernels import ChainState, Kernel
 from tempering.parallel_tempering.pilot.relax import settled
 from tempering.parallel_tempering.run import Rules, run
@@ -21,6 +22,8 @@ __all__ = ["InitialDraws", "StartFn", "initial_draws", "normal_start", "planned_
 StartFn = Callable[[Key, int], Float[Array, "chain dim"]]
 """Starting points for a number of chains."""
 
+_LEAST_NORMALS = 256
+
 
 class InitialDraws(eqx.Module):
     """Draws of axes (level, draw, chain), the frozen step sizes, the tally, and how many starts were replaced."""
@@ -33,7 +36,14 @@ class InitialDraws(eqx.Module):
 
 def normal_start(dim: int, scale: float) -> StartFn:
     """Independent normals around the origin."""
-    return lambda key, num: scale * jax.random.normal(key, (num, dim))
+    # The first rows of more are those of fewer, so that one program serves most numbers of chains.
+    made = lambda key, num: np.asarray(_normals(key, rounded_up(num, _LEAST_NORMALS), dim))[:num]  # noqa: E731
+    return lambda key, num: jax.device_put(np.float32(scale) * made(key, num))
+
+
+@quick
+def _normals(key: Key, num: int, dim: int) -> Float[Array, "row dim"]:
+    return jax.random.normal(key, (num, dim))
 
 
 def rows_start(rows: Float[Array, "row dim"]) -> StartFn:

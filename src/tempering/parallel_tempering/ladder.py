@@ -44,7 +44,9 @@ def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def next_temperature(
-    log_density: Float[Array, " particle"], weight: Float[Array, " particle"], temperature: float
+    log_density: Float[Array, " particle"] | np.ndarray,
+    weight: Float[Array, " particle"] | np.ndarray,
+    temperature: float,
 ) -> float:
     """The coldest temperature, 1 at the least, to which weighted samples can be reweighted at a bounded loss.
 

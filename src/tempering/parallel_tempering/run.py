@@ -48,9 +48,9 @@ class Rules(eqx.Module):
     def of(cls, target_acceptance: float, swap_interval: int, adapt_until: int, swap_scheme: str) -> "Rules":
         """From plain numbers."""
         return cls(
-            jnp.asarray(target_acceptance, jnp.float32),
-            jnp.asarray(swap_interval, jnp.int32),
-            jnp.asarray(adapt_until, jnp.int32),
+            jax.device_put(np.float32(target_acceptance)),
+            jax.device_put(np.int32(swap_interval)),
+            jax.device_put(np.int32(adapt_until)),
             swap_scheme,
         )
 
@@ -155,7 +155,7 @@ def collect(
 
 def evenly(thin: int, num_draws: int) -> Int[Array, " draw"]:
     """For `collect`: so many draws, `thin` steps apart."""
-    return jnp.asarray(np.full(num_draws, thin, np.int32))  # by NumPy: nothing to compile
+    return jax.device_put(np.full(num_draws, thin, np.int32))  # by NumPy: nothing to compile
 
 
 def advance(
@@ -169,7 +169,7 @@ def advance(
     num_draws: int = 1,
 ) -> TemperingState:
     """`num_steps` steps, keeping only the last state, by the program that `collect` has for `num_draws`."""
-    all_first = jnp.asarray(np.eye(1, num_draws, dtype=np.int32)[0] * np.int32(num_steps))
+    all_first = jax.device_put(np.eye(1, num_draws, dtype=np.int32)[0] * np.int32(num_steps))
     return collect(key, target, kernel, state, betas, rules, all_first)[0]
 
 
@@ -186,8 +186,12 @@ def start(
     betas: Array,
     ledger: Ledger,
     stage: str,
+    evaluate_fn: Callable[[Target, Array], ChainState] | None = None,
 ) -> tuple[TemperingState, int]:
     """Evaluate the starting points and set up the state: level x chain evaluations.
+
+    Args:
+        evaluate_fn: another way to evaluate them, by a program that there is already.
 
     Points where the density or its gradient is not finite cannot start a chain; they are replaced by finite starting
     points of the same level, and their number is returned so that it can be shown.
@@ -197,7 +201,7 @@ def start(
     """
     num_levels, num_chains, _ = positions.shape
     spend(ledger, stage, target, num_levels * num_chains)
-    chain = _evaluate_starts(target, positions)
+    chain = (evaluate_fn or _evaluate_starts)(target, positions)
     is_good, num_bad, spread, largest = _usability(chain)
     num_bad = int(num_bad)
     is_flat = has_gradient(target) and float(largest) == 0

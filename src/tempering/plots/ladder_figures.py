@@ -34,7 +34,7 @@ _RATES = (
     ("acceptance", "acceptance", SERIES[2], "-"),
     ("swap_rate", "swap rate", SERIES[3], "-"),
 )
-_BAR_NAMES = {"atlas": "search", "shape": "coordi-\nnates"}
+_BAR_NAMES = {"atlas": "search", "reference": "mixture", "shape": "coordi-\nnates"}
 """Short enough to stand below a bar."""
 _LOSSES = (("train_loss", "training", SERIES[1], "--"), ("validation_loss", "validation", SERIES[0], "-"))
 
@@ -80,7 +80,7 @@ def _cost_bars(contents: RunContents) -> list[tuple[str, dict[str, int]]]:
     points = (contents.result.get("ledger") or {}).get("points") or {}
     spent = {stage: sum(record.evaluations.get(stage, 0) for record in contents.levels) for stage in points}
     rest = {stage: n - spent[stage] for stage, n in points.items() if stage not in APART and n > spent[stage]}
-    first = [stage for stage in ("atlas", "shape", "pilot") if stage in rest]
+    first = [stage for stage in ("atlas", "reference", "shape", "pilot") if stage in rest]
     before = [(_BAR_NAMES.get(stage, stage), {stage: rest.pop(stage)}) for stage in first]
     bars = [(temperature_text(record.temperature), dict(record.evaluations)) for record in contents.levels]
     after = [(stage_name(stage).replace(" ", "\n"), {stage: n}) for stage, n in rest.items()]
@@ -157,8 +157,8 @@ def weights_figure(contents: RunContents) -> Picture | None:
     title += f"largest hundredth {shares[: max(1, num // 100)].sum():.1%}"
     k = pareto_k(np.where(np.isfinite(log_weights), log_weights, -np.inf))
     if np.isfinite(k):
-        judged = ("at most {}, as far as the draws reach", "above {}: not to be relied on")[k > RELIABLE_K]
-        title += f"\nPareto k {round(k, 2) + 0.0:.2f}, {judged.format(RELIABLE_K)}"
+        words = ("at most {}, as far as the draws reach", "above {}: a heavy tail, which the verdict judges")
+        title += f"\nPareto k {round(k, 2) + 0.0:.2f}, {words[k > RELIABLE_K].format(RELIABLE_K)}"
     if num_zero:
         title += f"\n{num_zero:,} weights are zero or undefined"
 

@@ -70,7 +70,7 @@ def corner_figure(
         words += [(f"contours: {_MASSES[1]:.0%} and {_MASSES[0]:.0%}", MUTED)]
         words += [("crosses: modes that were found", REFERENCE)] if len(at) else []
         words += [(f"first {num} of {values.shape[1]} coordinates", MUTED)] if values.shape[1] > num else []
-        coloured_words(table[0][num - 1], words, 1.0, 0.98, 0.13)
+        coloured_words(table[0][num - 1], words, 1.0, 0.98, 0.13, takes_room=num < 3)
 
     side = max(2.2 * num, 5.2)
     return render(side, side, draw)

@@ -275,6 +275,7 @@ def _marginal(axes, contents: RunContents, levels: list[int], axis: int, draws, 
         )
     axes.stairs(2.0 * _scaled(draws[:, axis], edges, None, scale), edges, color=DRAWS, lw=1.3, baseline=None)
     axes.set(xlim=limits, yticks=[], ylim=(-0.02, 2.2 + len(levels)))
+    axes.locator_params(axis="x", nbins=5)
     axes.spines["left"].set_visible(False)
 
 

@@ -40,6 +40,7 @@ DRAWS, REFERENCE = "#0072B2", "#D55E00"
 SERIES = ("#0072B2", "#56B4E9", "#009E73", "#CC79A7")
 STAGE_COLOURS = {
     "atlas": "#CC79A7",
+    "reference": "#E3A8C8",
     "shape": "#8C6BB1",
     "pilot": "#999999",
     "initial_pt": "#0072B2",
@@ -232,10 +233,13 @@ def _apart(heights: Sequence[float], gap: float) -> np.ndarray:
     return (up + down) / 2
 
 
-def coloured_words(axes, words: Sequence[tuple[str, str]], x: float, y: float, step: float) -> None:
+def coloured_words(
+    axes, words: Sequence[tuple[str, str]], x: float, y: float, step: float, *, takes_room: bool = True
+) -> None:
     """Lines of text that end at `x`, each in the colour of what it names: a legend without boxes.
 
-    `x`, `y` and the distance `step` of two lines are fractions of the axes.
+    `x`, `y` and the distance `step` of two lines are fractions of the axes. Words that take room push other axes away.
     """
     for row, (text, colour) in enumerate(words):
-        axes.text(x, y - row * step, text, color=colour, ha="right", va="top", transform=axes.transAxes)
+        shown = axes.text(x, y - row * step, text, color=colour, ha="right", va="top", transform=axes.transAxes)
+        shown.set_in_layout(takes_room)

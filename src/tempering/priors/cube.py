@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from tempering.errors import SettingsError, first_line
+from tempering.errors import SettingsError, first_line, what_is
 from tempering.priors.maps import log_normal
 from tempering.types import Array, Bool, Float
 
@@ -124,7 +124,7 @@ def cube_chart(transform: Any, dim: int) -> tuple[CubeChart, Any]:
     """
     if not callable(transform):
         raise SettingsError(
-            f"prior_transform is a {type(transform).__name__}; give a function of a point u of the unit cube, an array "
+            f"prior_transform is {what_is(transform)}; give a function of a point u of the unit cube, an array "
             f"of shape ({dim},), that returns the parameters"
         )
     out = _traced(transform, dim)
@@ -203,6 +203,6 @@ def _described(out: Any) -> str:
     leaves = jax.tree.leaves(out)
     if len(leaves) == 1 and not isinstance(out, dict | list | tuple):
         return f"an array of shape {leaves[0].shape} and dtype {leaves[0].dtype}"
-    return f"a {type(out).__name__} of {len(leaves)} arrays" + (
+    return f"{what_is(out)} of {len(leaves)} arrays" + (
         f", of dtypes {', '.join(sorted({str(leaf.dtype) for leaf in leaves}))}" if leaves else ""
     )

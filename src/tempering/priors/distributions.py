@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, interval_fault
 from tempering.priors import quantiles
 from tempering.priors.maps import Affine, Between, ExpAffine, Map
 from tempering.priors.tables import Table, TabledAbove, TabledBetween, TabledReal
@@ -94,10 +94,8 @@ class Uniform(Distribution):
         middle = (0.5 * (ends[0] + ends[1])).astype(np.float32)
         is_narrow = ends[1] - ends[0] < float(np.finfo(np.float32).max)
         if not np.all(is_narrow & (ends[0] < middle) & (middle < ends[1])):
-            raise SettingsError(
-                f"Uniform({_shown(low)}, {_shown(high)}) is not allowed: low must be less than high, and single "
-                "precision must tell them apart and hold their difference"
-            )
+            fault = interval_fault(bool(np.all(np.asarray(low, np.float64) < np.asarray(high, np.float64))))
+            raise SettingsError(f"Uniform({_shown(low)}, {_shown(high)}) is not allowed: {fault}")
 
     @classmethod
     def map_of(cls, numbers: Numbers) -> Map:

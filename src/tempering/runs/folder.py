@@ -112,7 +112,7 @@ class RunFolder:
         if not path.is_dir():
             raise RunFolderError(f"{path} is not a folder; give the folder of a run")
         if not (path / "config.json").exists():
-            raise RunFolderError(f"{path} holds no config.json; it is not the folder of a run")
+            raise RunFolderError(f"{path} holds no config.json; give the folder of a run, the one after --out or out=")
         config = cls.read_config(path)
         lock = _lock(path)
         _sweep(path)
@@ -150,7 +150,7 @@ class RunFolder:
         try:
             note = json.loads(str(arrays.pop(_NOTE)))
         except (KeyError, ValueError) as error:
-            raise RunFolderError(f"{place} is no part of a run; delete it and resume") from error
+            raise RunFolderError(f"{place} is not a part of a run; delete it and resume") from error
         return arrays, note
 
     def save(self, level: int, part: str, arrays: dict[str, np.ndarray], note: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ once. Every stage knows its cost before it starts, so a budget is checked first 
 Evaluations spent on metrics are recorded apart and do not count against the budget.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from tempering.errors import BudgetError
@@ -13,19 +14,25 @@ from tempering.runs.clock import Clock
 __all__ = ["APART", "STAGES", "Ledger", "stage_name"]
 
 STAGES = (
-    *("atlas", "shape", "pilot", "initial_pt", "importance_weights", "refinement", "final_weights"),
+    *("atlas", "reference", "shape", "pilot", "initial_pt", "importance_weights", "refinement", "final_weights"),
     *("training", "drawing", "sampling", "metrics"),
 )
 """Every stage that may evaluate the target. `sampling` is `sample_weighted` after training; `metrics` stands apart.
 
-`training` is that of the baselines; `drawing` is what a draw costs of a sampler whose draws are not free.
+`atlas` is the search for modes, `reference` the draws and test chains of a mixture that is made of them. `training` is
+that of the baselines; `drawing` is what a draw costs of a sampler whose draws are not free.
 """
 
 APART = ("drawing", "sampling", "metrics")
 """Stages that fitting does not pay for."""
 
 
-_NAMES = {"atlas": "search for modes", "shape": "learning coordinates", "initial_pt": "initial PT"}
+_NAMES = {
+    "atlas": "search for modes",
+    "reference": "mixture of modes",
+    "shape": "learning coordinates",
+    "initial_pt": "initial PT",
+}
 
 
 def stage_name(stage: str) -> str:
@@ -44,6 +51,8 @@ class Ledger:
         value_only: the evaluations among `points` that asked for no gradient.
         hessian_vector: products of the Hessian with a vector, by stage. They are counted apart from the points.
         clock: the time that a fit may take.
+        most: the largest number of evaluations that a stage may spend, where it has one. Its batches are planned by it
+            (`left`).
 
     Examples:
         >>> import tempering as tp
@@ -62,11 +71,17 @@ class Ledger:
     value_only: dict[str, int] = field(default_factory=dict)
     hessian_vector: dict[str, int] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+    most: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def total(self) -> int:
         """The evaluations of the fit: those of all stages but `drawing`, `sampling` and `metrics`."""
         return sum(count for stage, count in self.points.items() if stage not in APART)
+
+    def left(self, stage: str) -> int | float:
+        """Evaluations that a stage may still spend: a batch is held against it before it is made."""
+        own = self.most.get(stage, math.inf) - self.points.get(stage, 0)
+        return own if self.budget is None else min(own, self.budget - self.total)
 
     def spend(self, stage: str, num_points: int, *, with_gradient: bool = True, hessian_vector: int = 0) -> None:
         """Record `num_points` evaluations of `stage`, *before* they are made.

@@ -37,7 +37,7 @@ def point_lines(stored: Stored) -> list[str]:
     lines.append(f"failed   {told or 'none'}; {int(np.sum(held['tries'] > 1)):,} were tried twice")
     if stored.num_damaged or stored.num_torn:
         lines.append(
-            f"damaged  {stored.num_damaged:,} records, {stored.num_torn} bytes of one cut short; they are left out"
+            f"damaged  {stored.num_damaged:,} records, {stored.num_torn} bytes of an unfinished one; they are left out"
         )
     return lines
 

@@ -122,7 +122,7 @@ def _read_header(place: Path) -> dict[str, Any]:
         if found == _FORMAT:
             return {"dim": int(head["dim"]), "has_gradient": bool(head["has_gradient"]), "density": head["density"]}
     except (ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"{place} is no store of points, or its first line is damaged; move it away") from error
+        raise RunFolderError(f"{place} is not a store of points, or its first line is damaged; move it away") from error
     raise RunFolderError(
         f"{place} was made by another version: it has format {found!r}, and this version reads {_FORMAT!r}; choose "
         "another place, or use that version"

@@ -157,6 +157,8 @@ class Checks(_Plain):
         is_running_away: whether hot chains spread without end.
         num_starts: starting points that the initial tempering asked for.
         num_final_draws: draws of the final model that were weighed.
+        num_first_draws, unseen_first: how many of them were made at first, and the share of the mass beyond the largest
+            weight that these foretold, where more were made because of it.
         log_z_final, log_z_final_error: log Z from these draws alone, and its standard error.
         determinants: of these draws' densities: exact, or estimated from random probes and checked, or not.
         num_evidence, hidden_share, hidden_error, num_hidden, predicted_ess_fraction: what samples of hotter levels say
@@ -184,6 +186,8 @@ class Checks(_Plain):
     is_running_away: bool | None = None
     num_starts: int | None = None
     num_final_draws: int | None = None
+    num_first_draws: int | None = None
+    unseen_first: float | None = None
     log_z_final: float | None = None
     log_z_final_error: float | None = None
     determinants: Literal["exact", "checked", "unchecked"] | None = None

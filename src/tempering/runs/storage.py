@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tempering.errors import RunFolderError
+from tempering.errors import RunFolderError, what_is
 
 __all__ = [
     "arrays_of",
@@ -39,14 +39,14 @@ def as_path(given: Any, what: str = "folder") -> Path:
         RunFolderError: for anything but a string or a path, or one with a NUL character or too long a name.
     """
     if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
-        raise RunFolderError(f"{what} is a {type(given).__name__}; give a path, as a string or a pathlib.Path")
+        raise RunFolderError(f"{what} is {what_is(given)}; give a path, as a string or a pathlib.Path")
     path, shortened = Path(given), repr(str(given)[:60])
     if "\0" in str(path):
-        raise RunFolderError(f"{what} {shortened} is no path: it holds a NUL character; choose another name")
+        raise RunFolderError(f"{what} {shortened} is not a path: it holds a NUL character; choose another name")
     try:
         path.exists()
     except OSError as error:
-        raise RunFolderError(f"{what} {shortened}… is no path: {error.strerror}; choose another name") from error
+        raise RunFolderError(f"{what} {shortened}… is not a path: {error.strerror}; choose another name") from error
     return path
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from tempering.errors import SettingsError
+from tempering.errors import SettingsError, what_is
 from tempering.runs.display import choose_display, event_line
 from tempering.runs.forecast import with_time_left
 from tempering.runs.progress import noted, read_entries
@@ -38,7 +38,7 @@ LOGGER.addHandler(logging.NullHandler())
 STATS = "stats.jsonl"
 _LEDGER_STAGES = {
     "searching for modes": "atlas",
-    "drawing from modes": "atlas",
+    "fitting the modes": "reference",
     "learning coordinates": "shape",
     "pilot": "pilot",
     "initial PT": "initial_pt",
@@ -159,7 +159,7 @@ def logged() -> OnEvent:
 def check_callback(callback: Any) -> None:
     """Refuse a callback that cannot be called."""
     if callback is not None and not callable(callback):
-        raise SettingsError(f"callback is a {type(callback).__name__}; give a function of one event, or None")
+        raise SettingsError(f"callback is {what_is(callback)}; give a function of one event, or None")
 
 
 def read_seconds(folder: Path) -> dict[str, float]:

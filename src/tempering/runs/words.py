@@ -2,7 +2,7 @@
 
 import math
 
-__all__ = ["duration_text", "error_text", "number_text", "with_error"]
+__all__ = ["duration_text", "error_text", "number_text", "parted", "with_error"]
 
 DASH = "–"
 _MOST_DECIMALS = 6
@@ -50,6 +50,19 @@ def with_error(value: float | None, error: float | None) -> str:
         scaled = decimals + power
         return f"({value / 10.0**power:.{scaled}f} ± {error / 10.0**power:.{scaled}f})e{power:+03d}"
     return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
+
+
+def parted(text: str) -> tuple[str, str, str]:
+    """A value, `±` and its error, as `with_error` wrote them; what has no such parts is a value alone.
+
+    Examples:
+        >>> parted("3.15123 ± 0.00042")
+        ('3.15123', '±', '0.00042')
+        >>> parted("(1.2 ± 0.3)e-15")
+        ('(1.2 ± 0.3)e-15', '', '')
+    """
+    value, sign, error = text.partition(" ± ")
+    return (text, "", "") if not sign or value.startswith("(") else (value, sign.strip(), error)
 
 
 def error_text(error: float | None) -> str:

@@ -9,9 +9,9 @@ from html import escape
 
 import numpy as np
 
-from tempering.runs.words import with_error
+from tempering.runs.words import parted, with_error
 from tempering.sampler.answer import answer_of
-from tempering.sampler.words import MOST_ROWS, cost_words, estimate_rows
+from tempering.sampler.words import MOST_ROWS, cost_words, estimate_rows, heading_of
 
 __all__ = ["BADGES", "badge", "html_of", "small_histogram"]
 
@@ -68,7 +68,7 @@ def html_of(sampler) -> str:
     facts = [f"log Z {with_error(sampler.log_z, sampler.log_z_error)}"] if sampler.log_z is not None else []
     facts += [cost_words(sampler)]
     troubles = "; ".join(finding.name for finding in verdict.troubles())
-    head = f"<b>{escape(sampler.method)} sampler</b> in {sampler.dim} dimensions"
+    head = f"<b>{escape(heading_of(sampler.method, sampler.dim))}</b>"
     lines = [
         '<div style="font-size:.95em;line-height:1.5">',
         f"<p>{badge(verdict.status)} &nbsp;{head} &nbsp;·&nbsp; {escape(' · '.join(facts))}</p>",
@@ -93,8 +93,15 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], pictures: Seque
     head = "".join(f"<th>{escape(cell)}</th>" for cell in (header[0], "marginal", *header[1:]))
     body = "".join(
         f"<tr><td><code>{escape(row[0])}</code></td><td>{picture}</td>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        + "".join(f'<td style="text-align:right;white-space:nowrap">{_stacked(cell)}</td>' for cell in row[1:])
         + "</tr>"
         for row, picture in zip(rows, pictures, strict=True)
     )
-    return f'<table style="border-spacing:.8em .2em"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    table = f'<table style="border-spacing:.8em .2em"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div style="overflow-x:auto">{table}</div>'
+
+
+def _stacked(cell: str) -> str:
+    """A number over its error, so that seven columns fit."""
+    value, sign, error = parted(cell)
+    return escape(value) + (f'<small style="display:block">{sign} {escape(error)}</small>' if error else "")

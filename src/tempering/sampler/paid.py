@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,7 +16,7 @@ from tempering.atlas.optima import Optima
 from tempering.buffer import ORIGINS, Buffer, blank_buffer
 from tempering.runs.records import Weighed, finite_or_none
 from tempering.runs.storage import arrays_of, read_arrays, tree_from, write_arrays
-from tempering.weights.ess import ess_fraction
+from tempering.weights.ess import share_of
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.pareto import pareto_k, unseen_mass
 from tempering.weights.weigh import Weighted
@@ -47,7 +48,7 @@ def plain_buffer(buffer: Buffer) -> Buffer:
 def weighted_buffer(weighted: Weighted) -> Buffer:
     """Weighted draws at T = 1 as they are, raw weights included."""
     states = weighted.states
-    origin = jnp.full(states.log_density.shape, ORIGINS.index("weighted"), jnp.int32)
+    origin = jax.device_put(np.full(states.log_density.shape, ORIGINS.index("weighted"), np.int32))
     return Buffer(states.position, states.log_density, states.log_density_grad, origin, weighted.log_weights)
 
 
@@ -98,7 +99,7 @@ class Paid:
         everything = np.concatenate([np.zeros(0, np.float32), *self.weights.values()])
         if len(everything) == 0 or (of_fit is not None and len(everything) < of_fit.num):
             return of_fit
-        share = float(ess_fraction(jnp.asarray(everything)))
+        share = share_of(everything)
         if of_fit is not None and share >= of_fit.ess_fraction:
             return of_fit
         independent = [own for name, own in self.weights.items() if is_independent(name)]

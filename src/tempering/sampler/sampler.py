@@ -11,7 +11,7 @@ import numpy as np
 
 from tempering.devices import use
 from tempering.diffusion import DiffusionModel, in_chunks
-from tempering.errors import DensityError, RunFolderError, SettingsError
+from tempering.errors import DensityError, RunFolderError, SettingsError, what_is
 from tempering.host.use import HostUse
 from tempering.runs.ledger import Ledger
 from tempering.runs.records import Checks, LevelRecord, Mode, Weighed, finite_or_none
@@ -284,7 +284,7 @@ class Sampler(Shown):
         try:
             given = np.asarray(x)
         except (TypeError, ValueError) as error:
-            raise SettingsError(f"x is a {type(x).__name__} that is no array; give numbers") from error
+            raise SettingsError(f"x is {what_is(x)} that is not an array; give numbers") from error
         if not (jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(given.dtype, jnp.integer)):
             raise SettingsError(f"x has dtype {given.dtype}; log_prob takes real numbers")
         with np.errstate(over="ignore"):

@@ -102,12 +102,15 @@ class Samplers:
 
     @property
     def log_z(self) -> float | None:
-        """The mean of the members' estimates, weighted by their errors."""
+        """The mean of the members' estimates, weighted by their errors; the plain mean where they contradict them."""
         return self._pooled_log_z()[0]
 
     @property
     def log_z_error(self) -> float | None:
-        """The standard error of `log_z`. It is at least what the spread between seeds says."""
+        """The standard error of `log_z`. It is at least what the spread between seeds says.
+
+        Where estimates contradict each other it reaches from the mean to the farthest of them.
+        """
         return self._pooled_log_z()[1]
 
     def _pooled_log_z(self) -> tuple[float | None, float | None]:
@@ -116,6 +119,10 @@ class Samplers:
         if not np.isfinite(log_z):
             return None, None
         values = np.array([value for value, own in pairs if value is not None and own is not None])
+        if not all(_agree(first, second) for first, second in itertools.combinations(pairs, 2)):
+            # A member that lacks a mode is as sure as the others, or surer: its error must not give it the word.
+            log_z = float(np.mean(values))
+            return log_z, max(error, float(np.max(np.abs(values - log_z))))
         apart = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
         return log_z, max(error, apart)
 
@@ -236,6 +243,13 @@ def seeds_in(folder: Path) -> tuple[int, ...] | None:
     if content.get("format") != FORMAT:
         raise RunFolderError(f"{folder / FILE} was made by another version; fit again, or use that version")
     return tuple(content["seeds"])
+
+
+def _agree(first: tuple, second: tuple) -> bool:
+    """Whether two estimates of log Z may both be right; one that is missing contradicts nothing."""
+    if any(value is None for pair in (first, second) for value in pair):
+        return True
+    return log_z_agreement("", first, second, "wrong", "").status == "good"
 
 
 def _shown(log_z: float | None, error: float | None) -> str:

@@ -66,9 +66,10 @@ class Atlas:
     alike, and with a ladder of your own.
 
     Args:
-        share: the share of the budget that the search is given: four fifths for searches, the rest for draws from what
-            they found and for test chains. If test chains find mass beyond the modes, both are repeated, and more is
-            spent: at most 0.42 of the budget so far, for 0.25 (results/proving). 0 leaves the search out.
+        share: the largest share of the budget that the search takes; in a fit it takes four fifths of this at most. A
+            mixture that is made of what it found, draws from that and test chains are a stage of their own
+            ("reference" in the ledger). They take another such share at the most, and these draws stay in use. 0 leaves
+            all of it out.
         path: how the fit goes on. "reference" draws from the modes that were found, whatever the checks say.
             "temperature" goes down from hot chains, or from the reference that was given. "automatic" uses the modes if
             searches no longer find new ones and if test chains find that the modes cover the density.

@@ -62,7 +62,7 @@ def _integer(value: Any) -> int:
     """NumPy's integers, which the settings take, as Python's."""
     if isinstance(value, Integral):
         return int(value)
-    raise TypeError(f"{value!r} is no setting")
+    raise TypeError(f"{value!r} is not a setting")
 
 
 def parsed(text: str) -> Any:
@@ -89,7 +89,7 @@ def assign(record: dict[str, Any], path: str, value: Any, is_open: bool = False)
             raise SettingsError(unknown(whole, place))
         if place[name] is None:
             raise SettingsError(
-                f"{path} cannot be set alone: {whole} is none here; give it whole, such as "
+                f"{path} cannot be set alone, because {whole} is None here; give all of it, such as "
                 f'{whole.removeprefix("settings.")}={{"{names[-1]}": {json.dumps(value)}}}'
             )
         if not isinstance(place[name], dict):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from tempering.errors import SettingsError, nearest
+from tempering.errors import SettingsError, nearest, what_is, with_article
 
 __all__ = [
     "as_whole",
@@ -38,7 +38,7 @@ def shown(given: Any) -> str:
     try:
         text = " ".join(repr(given).split())
     except Exception:  # an integer of too many digits, or somebody's own class
-        text = f"a {type(given).__name__}"
+        text = what_is(given)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
@@ -85,7 +85,7 @@ def require_flag(name: str, given: Any) -> None:
 
 def require_kind(name: str, given: Any, kind: type) -> None:
     """Refuse anything but an instance of `kind`, such as a group of settings."""
-    require(isinstance(given, kind), name, given, f"a {kind.__name__}", f"give {kind.__name__}(…)")
+    require(isinstance(given, kind), name, given, with_article(kind.__name__), f"give {kind.__name__}(…)")
 
 
 def require_choice(name: str, given: Any, choices: Sequence[str]) -> None:

@@ -238,7 +238,13 @@ class Sampling:
         require_choice("sampling.divergence", self.divergence, ("automatic", "exact", "hutchinson", "integrated"))
         is_possible = self.divergence != "integrated" or self.solver == "euler"
         remedy = "set sampling.solver = 'euler', or sampling.divergence = 'automatic'"
-        require(is_possible, "sampling.divergence", self.divergence, "integrated with solver euler only", remedy)
+        require(
+            is_possible,
+            "sampling.divergence",
+            self.divergence,
+            "another way with this solver: only euler integrates it",
+            remedy,
+        )
         require_count("sampling.num_probes", self.num_probes)
         require_count("sampling.chunk_size", self.chunk_size)
         require_flag("sampling.is_quasi_random", self.is_quasi_random)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tempering.shape.blocks import applied, crossed
 from tempering.transforms.triangular import MOST_LOG_SCALE
 
 __all__ = ["Fitted", "fit_conditional", "log_sizes", "weighted_least_squares"]
@@ -40,12 +41,12 @@ def weighted_least_squares(
 ) -> np.ndarray:
     """Coefficients by normal equations with scaled columns and two refinements, which give back the lost digits."""
     weighted = weights[:, None] * features
-    normal = features.T @ weighted + np.diag(penalty)
+    normal = crossed(features, weighted) + np.diag(penalty)
     scale = 1.0 / np.sqrt(np.diag(normal) + 1e-300)
     inverse = np.linalg.inv(normal * scale[:, None] * scale + 1e-13 * np.eye(len(scale))) * scale[:, None] * scale
-    coefficients = inverse @ (weighted.T @ values)
+    coefficients = inverse @ crossed(weighted, values)
     for _ in range(2):
-        rest = weighted.T @ (values - features @ coefficients) - penalty * coefficients
+        rest = crossed(weighted, values - applied(features, coefficients)) - penalty * coefficients
         coefficients = coefficients + inverse @ rest
     return coefficients
 
@@ -61,7 +62,7 @@ def _penalty(num: int) -> np.ndarray:
 
 
 def _scales(features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    return np.clip(features @ coefficients, -MOST_LOG_SCALE, MOST_LOG_SCALE)
+    return np.clip(applied(features, coefficients), -MOST_LOG_SCALE, MOST_LOG_SCALE)
 
 
 def fit_conditional(
@@ -93,7 +94,7 @@ def fit_conditional(
     best: Fitted | None = None
     for _ in range(num_rounds):
         mean = weighted_least_squares(mean_features, values, weights * heeded * np.exp(-2.0 * log_scales), penalty)
-        residuals = values - mean_features @ mean
+        residuals = values - applied(mean_features, mean)
         if log_scale is None:
             scale_penalty = _penalty(scale_features.shape[1])
             log_scale = weighted_least_squares(scale_features, log_sizes(residuals), weights, scale_penalty)
@@ -127,16 +128,16 @@ def _fit_scale(
     def loss_of(coefficients: np.ndarray) -> float:
         rho = standard_squares(coefficients)
         misfit = rho if math.isinf(nu) else (nu + 1.0) * np.log1p(rho / nu)
-        terms = features @ coefficients + 0.5 * misfit
+        terms = applied(features, coefficients) + 0.5 * misfit
         return float(weights @ terms + 0.5 * penalty @ coefficients**2)
 
     here, loss = start, loss_of(start)
     for _ in range(_NUM_NEWTON):
         rho = standard_squares(here)
         rho = rho * _heed(rho, nu)
-        gradient = features.T @ (weights * (rho - 1.0)) - penalty * here
+        gradient = crossed(features, weights * (rho - 1.0)) - penalty * here
         # The mean of the Hessian (2 rho) and of its expectation (2): never too small where residuals are.
-        hessian = features.T @ ((weights * (rho + 1.0))[:, None] * features) + np.diag(penalty)
+        hessian = crossed(features, (weights * (rho + 1.0))[:, None] * features) + np.diag(penalty)
         step = np.linalg.solve(hessian, gradient)
         for halving in range(10):
             moved = here + 0.5**halving * step

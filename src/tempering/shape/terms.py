@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tempering.shape.blocks import applied, crossed
 from tempering.shape.regression import Fitted, fit_conditional, log_sizes, weighted_least_squares
 
 __all__ = ["NUM_FOLDS", "Conditional", "Term", "choose_terms", "features_of"]
@@ -52,7 +53,9 @@ class _Trial(Conditional):
 
 def features_of(points: np.ndarray, terms: list[Term]) -> np.ndarray:
     """(point, term): the product of the coordinates that a term names."""
-    return np.stack([np.prod(points[:, list(term)], axis=1) for term in terms], axis=1)
+    columns = [np.ones(len(points)), *points.T]
+    factors = [(*term, -1, -1)[:2] for term in terms]  # -1 is the constant
+    return np.stack([columns[j + 1] * columns[k + 1] for j, k in factors], axis=1)
 
 
 def choose_terms(
@@ -118,9 +121,9 @@ def _promising(
         curvature = weights * inverse**2
         rest = _orthogonal(features_of(data.points, products), mean, curvature)
         standard = fitted.residuals * inverse
-        plain = (weights * standard * inverse) @ rest
+        plain = crossed(rest, weights * standard * inverse)
         scores = [
-            0.5 * plain**2 / (curvature @ rest**2 + 1e-300),  # as if the residuals were normal
+            0.5 * plain**2 / (crossed(rest**2, curvature) + 1e-300),  # as if the residuals were normal
             _robust_score(weights * standard * inverse, rest),
             _robust_score(weights * np.clip(standard, -_CLIP, _CLIP) * inverse, rest),
         ]
@@ -129,7 +132,7 @@ def _promising(
     if slopes:
         sizes = log_sizes(fitted.residuals)
         free = np.full(scale.shape[1], 1e-6)
-        sizes = sizes - scale @ weighted_least_squares(scale, sizes, weights, free)
+        sizes = sizes - applied(scale, weighted_least_squares(scale, sizes, weights, free))
         score = _robust_score(weights * sizes, _orthogonal(features_of(data.points, slopes), scale, weights))
         if np.max(score) > _LEAST_SCORE:
             chosen.append((best.mean_terms, [*best.scale_terms, slopes[int(np.argmax(score))]]))
@@ -139,14 +142,14 @@ def _promising(
 def _orthogonal(columns: np.ndarray, to: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """What the columns have that no combination of `to` has."""
     weighted = weights[:, None] * to
-    normal = to.T @ weighted
+    normal = crossed(to, weighted)
     normal += 1e-10 * np.diag(np.diag(normal)) + 1e-300 * np.eye(len(normal))
-    return columns - to @ np.linalg.solve(normal, weighted.T @ columns)
+    return columns - applied(to, np.linalg.solve(normal, crossed(weighted, columns)))
 
 
 def _robust_score(scores: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Half the squared score of every column over its own empirical variance: one heavy point gives half a nat."""
-    return 0.5 * (scores @ columns) ** 2 / (scores**2 @ columns**2 + 1e-300)
+    return 0.5 * crossed(columns, scores) ** 2 / (crossed(columns**2, scores**2) + 1e-300)
 
 
 def _pruned(data: _Data, best: _Trial) -> _Trial:
@@ -168,10 +171,10 @@ def _without_weak_lines(data: _Data, best: _Trial) -> _Trial:
     """
     features, weights = features_of(data.points, best.mean_terms), data.weights
     inverse = np.exp(-2.0 * best.fitted.log_scales)
-    normal = features.T @ ((weights * inverse)[:, None] * features)
+    normal = crossed(features, (weights * inverse)[:, None] * features)
     spread = np.linalg.inv(normal + 1e-10 * np.diag(np.diag(normal)))
     scores = (weights * inverse * best.fitted.residuals)[:, None] * features
-    errors = np.sqrt(np.diag(spread @ (scores.T @ scores) @ spread) + 1e-300)
+    errors = np.sqrt(np.diag(spread @ crossed(scores, scores) @ spread) + 1e-300)
     is_weak = np.abs(best.fitted.mean) < _NUM_ERRORS * errors
     kept = [term for term, weak in zip(best.mean_terms, is_weak, strict=True) if len(term) != 1 or not weak]
     if len(kept) == len(best.mean_terms):

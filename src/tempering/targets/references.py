@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.errors import SettingsError, first_line
+from tempering.errors import SettingsError, first_line, what_is
 from tempering.priors import Normal, StudentT
 from tempering.types import Array, Float, Key
 
@@ -59,7 +59,7 @@ def check_reference(given: Any, dim: int) -> None:
     reference = as_reference(given)
     if not isinstance(reference, ReferenceLike):
         raise SettingsError(
-            f"reference is a {type(given).__name__}; it must have `log_density(x)`, normalised, and `sample(key, "
+            f"reference is {what_is(given)}; it must have `log_density(x)`, normalised, and `sample(key, "
             "num)`, as tp.Normal and tp.StudentT have, or be a distribution of NumPyro"
         )
     try:

@@ -47,7 +47,7 @@ class Units(eqx.Module):
     @classmethod
     def plain(cls, dim: int) -> "Units":
         """x itself."""
-        return cls(jnp.ones((dim,)))
+        return cls(jax.device_put(np.ones((dim,), np.float32)))
 
     @property
     def dim(self) -> int:

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import RunFolderError, SettingsError, what_is
 from tempering.transforms.protocol import Chart
 from tempering.transforms.supports import Support, real, support_from_dict
 from tempering.transforms.triangular import Composed, Triangular
@@ -23,16 +23,16 @@ _OTHERWISE = {
     "prior": "the same prior, or none: the folder holds it",
 }
 _MISSING = {
-    "numpyro": "the sampler is of a {name} model, whose coordinates the folder does not hold; load it with the model "
-    "it was fitted to: tp.load(folder, tp.from_numpyro(model, ...))",
-    "pymc": "the sampler is of a PyMC model, whose coordinates the folder does not hold; load it with the model it was "
-    "fitted to: tp.load(folder, tp.from_pymc(model))",
-    "stan": "the sampler is of a Stan model, whose coordinates the folder does not hold; load it with the model it was "
-    "fitted to: tp.load(folder, tp.from_stan(model, data))",
-    "given prior": "the sampler is of a prior with distributions of NumPyro, which the folder does not hold; load it "
-    "with the prior it was fitted with: tp.load(folder, log_likelihood, prior=...)",
-    "prior_transform": "the sampler is of a prior_transform, which the folder does not hold; load it with the one it "
-    "was fitted with: tp.load(folder, log_likelihood, prior_transform=...)",
+    "numpyro": "this sampler was fitted to a {name} model, whose coordinates the folder does not hold; load it with "
+    "that model: tp.load(folder, tp.from_numpyro(model, ...))",
+    "pymc": "this sampler was fitted to a PyMC model, whose coordinates the folder does not hold; load it with that "
+    "model: tp.load(folder, tp.from_pymc(model))",
+    "stan": "this sampler was fitted to a Stan model, whose coordinates the folder does not hold; load it with that "
+    "model: tp.load(folder, tp.from_stan(model, data))",
+    "given prior": "this sampler was fitted with a prior of NumPyro's distributions, which the folder does not hold; "
+    "load it with that prior: tp.load(folder, log_likelihood, prior=...)",
+    "prior_transform": "this sampler was fitted with a prior_transform, which the folder does not hold; load it with "
+    "that function: tp.load(folder, log_likelihood, prior_transform=...)",
 }
 """What to load a sampler with whose coordinates are not those that were given, or are needed and are missing."""
 
@@ -150,7 +150,7 @@ def flat_chart(support: Any, dim: int) -> Constrained | None:
         return chart_of([Block(support or real, 1, dim)])
     if not isinstance(support, list | tuple):
         raise SettingsError(
-            f"support is a {type(support).__name__}; give one such as tp.positive, or a list with one for each of the "
+            f"support is {what_is(support)}; give one such as tp.positive, or a list with one for each of the "
             f"{dim} coordinates" + ("; names need like=, a tree of parameters" if isinstance(support, dict) else "")
         )
     if len(support) != dim:
@@ -158,7 +158,7 @@ def flat_chart(support: Any, dim: int) -> Constrained | None:
     entries = [real if entry is None else entry for entry in support]
     for index, entry in enumerate(entries):
         if not isinstance(entry, Support):
-            raise SettingsError(f"support[{index}] is a {type(entry).__name__}; give one such as tp.positive, or None")
+            raise SettingsError(f"support[{index}] is {what_is(entry)}; give one such as tp.positive, or None")
         if entry.is_joint:
             raise SettingsError(
                 f"support[{index}] = {entry} is of a vector, not of one coordinate; give it for all of them, or name "
@@ -207,7 +207,9 @@ def _read(reader: Reader, stored: dict[str, Any]) -> Any:
     try:
         return reader(stored)
     except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError("the sampler's coordinates are described in another version's words") from error
+        raise RunFolderError(
+            "the sampler's coordinates were written by another version; fit again, or use that version"
+        ) from error
 
 
 def _read_supports(stored: dict[str, Any]) -> Constrained:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import RunFolderError, SettingsError, interval_fault
 from tempering.types import Array, Bool, Float
 
 __all__ = [
@@ -159,10 +159,7 @@ class _Interval(Support):
         middle = np.float32(low + 0.5 * (high - low))
         is_narrow = high - low < float(np.finfo(np.float32).max)
         if not (is_narrow and np.float32(low) < middle < np.float32(high)):
-            raise SettingsError(
-                f"interval({low!r}, {high!r}) is not allowed: low must be less than high, and single precision must "
-                "tell them apart and hold their difference"
-            )
+            raise SettingsError(f"interval({low!r}, {high!r}) is not allowed: {interval_fault(low < high)}")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 

@@ -70,8 +70,10 @@ class Triangular(eqx.Module):
     @classmethod
     def identity(cls, dim: int) -> "Triangular":
         """The chart that changes nothing."""
-        none, square, one = jnp.zeros(dim), jnp.zeros((dim, dim)), jnp.ones(dim)
-        order, products = jnp.arange(dim, dtype=jnp.int32), jnp.zeros((dim, num_products(dim)))
+        # By NumPy: JAX would compile a program for each shape.
+        shapes = ((dim,), (dim, dim), (dim, num_products(dim)))
+        none, square, products = (jax.device_put(np.zeros(shape, np.float32)) for shape in shapes)
+        one, order = jax.device_put((np.ones(dim, np.float32), np.arange(dim, dtype=np.int32)))
         return cls(order, none, one, none, square, products, none, square, none, none, none)
 
     @property

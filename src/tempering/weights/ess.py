@@ -8,7 +8,15 @@ from tempering.compilation import quick
 from tempering.numerics import where_finite
 from tempering.types import Array, Float
 
-__all__ = ["NUM_JUDGED", "effective_size", "ess_fraction", "normalised", "predicted_ess_fraction"]
+__all__ = [
+    "NUM_JUDGED",
+    "effective_size",
+    "ess_fraction",
+    "foretold_share",
+    "normalised",
+    "predicted_ess_fraction",
+    "share_of",
+]
 
 NUM_JUDGED = 500
 """Samples that a model is judged on: enough to tell 0.1 from 0.3, a small part of what a level draws. It is one number
@@ -30,6 +38,24 @@ def ess_fraction(log_weights: Float[Array, " particle"]) -> Float[Array, ""]:
     weights = jnp.exp(log_weights - where_finite(jnp.max(log_weights), 0.0))
     total, square = jnp.sum(weights), jnp.sum(weights**2)
     return jnp.where(total == 0.0, 0.0, jnp.minimum(total**2 / (square * log_weights.shape[0]), 1.0))
+
+
+def foretold_share(log_ratios: np.ndarray) -> float:
+    """`predicted_ess_fraction` of even samples, on the host in float64."""
+    own = np.asarray(log_ratios, np.float64)
+    if not np.all(np.isfinite(own)):
+        return 0.0
+    log_share = 2.0 * np.log(len(own)) - np.logaddexp.reduce(own) - np.logaddexp.reduce(-own)
+    return float(np.exp(log_share))
+
+
+def share_of(log_weights: Float[Array, " particle"] | np.ndarray) -> float:
+    """`ess_fraction` of known weights: on the host, in float64, without a program for each number of them."""
+    log_weights = np.asarray(log_weights, np.float64)
+    top = np.max(log_weights)
+    weights = np.exp(log_weights - (top if np.isfinite(top) else 0.0))
+    total = float(np.sum(weights))
+    return 0.0 if total == 0.0 else min(total**2 / (float(np.sum(weights**2)) * len(weights)), 1.0)
 
 
 def effective_size(weights: Float[Array, " particle"] | np.ndarray) -> float:

@@ -16,6 +16,7 @@ _MIN_TAIL = 5
 _NUM_GRID = 30  # Points of the grid before sqrt(n) more, and the quartile's factor: Vehtari et al. 2024, appendix.
 _QUARTILE_FACTOR = 3.0
 _PRIOR_K, _PRIOR_SIZE = 0.5, 10.0  # Ten imagined observations at k = 1/2.
+_LEAST_REFITTED, _UNLIKELY = 130, 0.01  # As many as are fitted of 2,000 draws.
 _FLOOR = -600.0  # Smaller log weights, next to a largest of 0, would take 1 / excess out of range.
 
 
@@ -74,6 +75,9 @@ def unseen_mass(log_weights: Float[Array, " particle"] | np.ndarray) -> float:
 def fit_tail(log_weights: np.ndarray) -> tuple[float, float, float, int]:
     """k and scale of the excesses over a threshold, the threshold (the largest weight is 1), how many exceed it.
 
+    A tail so heavy that the largest of its draws would be larger 99 times in 100 is none: two kinds of weights meet in
+    it, of which the larger ones end. Then a third of it is fitted, as long as that leaves enough and fits better.
+
     k is NaN or -inf where `pareto_k` is.
     """
     num = len(log_weights)
@@ -82,6 +86,24 @@ def fit_tail(log_weights: np.ndarray) -> tuple[float, float, float, int]:
     if size < _MIN_TAIL or not np.isfinite(highest):
         return float("nan"), float("nan"), 0.0, 0
     ordered = np.sort(log_weights) - highest
+    first = found = _fit_largest(ordered, size)
+    while size // 3 >= _LEAST_REFITTED and _is_too_heavy(found):
+        size //= 3
+        found = _fit_largest(ordered, size)
+    return first if _is_too_heavy(found) else found
+
+
+def _is_too_heavy(found: tuple[float, float, float, int]) -> bool:
+    """Whether the largest of the draws, 1, is smaller than the fitted tail makes it 99 times in 100."""
+    k, scale, threshold, num = found
+    if not k > 0.0:
+        return False
+    beyond = (1.0 + k * (1.0 - threshold) / scale) ** (-1.0 / k)
+    return bool(num * np.log1p(-min(beyond, 1.0 - 1e-12)) < np.log(_UNLIKELY))
+
+
+def _fit_largest(ordered: np.ndarray, size: int) -> tuple[float, float, float, int]:
+    """The same of so many of the largest of sorted log weights whose largest is 0."""
     cut = max(float(ordered[-size - 1]), _FLOOR)
     excesses = np.exp(ordered[ordered > cut]) - np.exp(cut)
     if excesses.size == 0:

@@ -146,7 +146,11 @@ def resample(draws: Any, log_weights: Any, num: int, *, seed: int = 0) -> Any:
     fits = bool(leaves) and all(leaf.ndim > 0 and leaf.shape[0] == log_weights.size for leaf in leaves)
     allowed = f"an array whose first axis is that of the {log_weights.size:,} log weights, or a tree of such arrays"
     require(
-        fits, "draws", [leaf.shape for leaf in leaves][:3], allowed, "a list of rows is no array: np.asarray(draws)"
+        fits,
+        "draws",
+        [leaf.shape for leaf in leaves][:3],
+        allowed,
+        "a list of rows is not an array: give np.asarray(draws)",
     )
     is_number = not np.any(np.isnan(log_weights) | (log_weights == np.inf))
     require(is_number, "log_weights", "NaN or inf among them", "finite, or -inf for a draw without weight")

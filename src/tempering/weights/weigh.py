@@ -7,13 +7,15 @@ import numpy as np
 
 from tempering.adapters import reporting
 from tempering.devices import on_devices
+from tempering.devices.mesh import active_mesh
 from tempering.errors import DensityError
 from tempering.kernels import ChainState
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import evaluate_many, evaluate_reference
 from tempering.targets.cost import spend
+from tempering.targets.rows import evaluate_rows
 from tempering.types import Array, Float
-from tempering.weights.ess import ess_fraction
+from tempering.weights.ess import share_of
 from tempering.weights.log_z import log_z_with_tail
 from tempering.weights.pareto import pareto_k, unseen_mass
 
@@ -33,7 +35,7 @@ class Weighted(eqx.Module):
     @property
     def ess_fraction(self) -> float:
         """The effective share of the weights."""
-        return float(ess_fraction(self.log_weights))
+        return share_of(self.log_weights)
 
     @property
     def log_z(self) -> tuple[float, float]:
@@ -77,8 +79,23 @@ def weigh(
     """
     spend(ledger, stage, target, x.shape[0])
     with reporting(target):
+        if target.reference is None and active_mesh() is None:
+            return _weighed_on_host(target, x, log_q, beta)
         states, log_weights, num_nonfinite = _weighed(target, x, log_q, beta)
         return Weighted(states, log_weights, int(num_nonfinite))
+
+
+def _weighed_on_host(target, x: Array, log_q: Array, beta: Array) -> Weighted:
+    """The same without a program for each number of samples; the target has no reference."""
+    own, log_model, power = np.asarray(x), np.asarray(log_q), np.asarray(beta)
+    log_density, gradient = evaluate_rows(target, own)
+    with np.errstate(invalid="ignore", over="ignore"):
+        tempered, slope = power * log_density, power * gradient
+        is_usable = np.isfinite(log_density) & np.isfinite(log_model) & np.all(np.isfinite(slope), axis=-1)
+        log_weights = np.where(is_usable, tempered - log_model, -np.inf).astype(np.float32)
+    is_outside = np.isneginf(log_density) & np.isfinite(log_model)
+    states = ChainState(jax.device_put(own), *jax.device_put((log_density, gradient)))
+    return Weighted(states, jax.device_put(log_weights), int(np.sum(~is_usable & ~is_outside)))
 
 
 @on_devices

@@ -56,7 +56,7 @@ def region_tv(estimated: npt.ArrayLike, exact: npt.ArrayLike) -> float:
     w, truth = _checked_pair(estimated, exact)
     if abs(truth.sum() - 1.0) > 1e-4:
         raise MetricError(
-            f"the exact weights sum to {truth.sum():.6g}, so the regions are no partition and total variation means "
+            f"the exact weights sum to {truth.sum():.6g}, so the regions are not a partition and total variation means "
             "nothing; use max_region_error"
         )
     return float(0.5 * (np.abs(w - truth).sum() + max(1.0 - w.sum(), 0.0)))

@@ -118,7 +118,7 @@ def _prepare(target: Target, samples, reference, reference_second, rng: np.rando
         if name != "samples" and not np.all(np.isfinite(energies)):
             raise MetricError(
                 f"{np.sum(~np.isfinite(energies)):,} of {len(x):,} points of {name} have an energy that is not finite; "
-                "it is no sample of this target"
+                "it is not a sample of this target"
             )
         sets.append(Points(x, energies))
     return sets

@@ -5,6 +5,7 @@ Consumes a `Story`; produces text. Nothing is evaluated.
 
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from tempering.errors import TemperingError
@@ -65,7 +66,7 @@ def _density_words(story: Story) -> str:
         return ". ".join(filter(None, [words, str(story.config.get("description") or "")]))
     if chart.get("name") in ("prior", "given prior", "prior_transform") and not chart.get("is_box"):
         return "your likelihood, with your prior; log Z is the evidence"
-    return "your log density"
+    return "your log density" if story.sampler else "a density of your own"  # a prior is on record at the end alone
 
 
 def parameter_words(story: Story) -> dict[str, str]:
@@ -142,7 +143,11 @@ def _own_call(story: Story) -> str:
     if "  # see" in lines[-1]:
         call, note = lines[-1].removesuffix(")").split("  # ")
         lines[-1] = f"{call})  # {note}"
-    return "\n".join([*lines, f"sampler = tp.load({story.name!r}, {what})  # or read this folder"])
+    if story.folder:
+        place = Path(story.folder)
+        shown = place.name if place.is_absolute() else place.as_posix()
+        lines.append(f"sampler = tp.load({shown!r}, {what})  # or read this folder")
+    return "\n".join(lines)
 
 
 def _command(story: Story) -> str:

@@ -160,14 +160,14 @@ def compare_page(comparison: Comparison, path: str | Path) -> Path:
     """Write the comparison as one self-contained page.
 
     Raises:
-        RunFolderError: if the file exists and is no page of this kind, or cannot be written.
+        RunFolderError: if the file exists and is not a page of this kind, or cannot be written.
     """
     require_extra("jinja2", "reports")
     place = as_path(path, "path")
     if place.is_dir():
         raise RunFolderError(f"{place} is a folder; choose a file for the page")
     if place.exists() and MARK not in place.read_text(encoding="utf-8", errors="replace")[:2000]:
-        raise RunFolderError(f"{place} exists and is no page of `tempering compare`; choose another file")
+        raise RunFolderError(f"{place} exists and is not a page of `tempering compare`; choose another file")
     text = rendered(
         "compare.html",
         title=" and ".join(comparison.names) if len(comparison.names) == 2 else f"{len(comparison.names)} runs",

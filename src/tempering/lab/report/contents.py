@@ -67,6 +67,8 @@ def read_contents(folder: Path) -> Story:
     Raises:
         RunFolderError: if it is not a run's folder, another version's, or a file in it is damaged.
     """
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder; give the folder of a run, the one after --out or out=")
     has_config = (folder / "config.json").is_file()
     if not has_config and not (folder / "sampler.json").is_file():
         raise RunFolderError(

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tempering.errors import SettingsError, require_extra
@@ -142,7 +143,7 @@ def report_of(sampler: Sampler, file: str | Path) -> Path:
         if sampler.folder is not None:
             _copy_beside(sampler.folder, folder)
         copy.copy(sampler).save(folder)
-        html, _ = _drawn(folder)
+        html, _ = _drawn(folder, "" if sampler.folder is None else str(sampler.folder))
     write_bytes(file, html)
     return file
 
@@ -161,11 +162,12 @@ def _require_extras() -> None:
     require_extra("jinja2", "reports")
 
 
-def _drawn(folder: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
-    """The page of a folder, and its figures by name and form."""
+def _drawn(folder: Path, named: str | None = None) -> tuple[bytes, dict[str, dict[str, bytes]]]:
+    """The page of a folder, and its figures by name and form. `named` is what the page calls the folder, or nothing."""
     _require_extras()
     story = in_atoms(read_contents(folder))
     assert isinstance(story, Story)
+    story = story if named is None else replace(story, folder=named)
     drawn_here = MOLECULE_FIGURES | (FIGURES if story.geometry is None else PARTICLE_FIGURES)
     pictures = {name: draw(story) for name, draw in drawn_here.items()}
     order = (name for name in FIGURES | PARTICLE_FIGURES | MOLECULE_FIGURES if pictures.get(name) is not None)

@@ -172,7 +172,7 @@ def dihedrals_figure(
                 for place in RARE_MODE:
                     lower.axvline(place, color=MUTED, lw=0.8, ls=(0, (4, 3)))
         for axes in table[:, 0]:
-            axes.set_ylabel("% a degree")
+            axes.set_ylabel("% per degree")
 
     return render(9.6, 5.2, draw)
 

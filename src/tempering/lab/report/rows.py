@@ -9,7 +9,7 @@ from tempering.plots.contents import number_of
 from tempering.plots.pair_figures import nearest_shares
 from tempering.runs.ledger import APART, stage_name
 from tempering.runs.watching import evaluations_of
-from tempering.runs.words import DASH, duration_text, number_text, with_error
+from tempering.runs.words import DASH, duration_text, number_text, parted, with_error
 from tempering.sampler.diagnosis.pages import address_of, page_of
 from tempering.sampler.html import BADGES, small_histogram
 from tempering.sampler.words import estimate_rows, named
@@ -123,7 +123,7 @@ def parameter_rows(story: Story) -> dict[str, Any] | None:
             "name": row[0],
             "before": before.get(row[0], ""),
             "picture": small_histogram(column[row[0]], shares, 140, 30),
-            "cells": list(zip(header[1:], row[1:], strict=True)),
+            "cells": list(zip(header[1:], map(parted, row[1:]), strict=True)),
         }
         for row in rows
     ]

@@ -75,7 +75,8 @@ def cost_rows(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows.append(("ESS", DASH, "") if ess is None else ("ESS", f"{ess:.1%}", "of the final model's raw weights"))
     k = number_of(result, "pareto_k")
     if k is not None:
-        rows.append(("Pareto k", f"{k:.2f}", f"of the same weights; above {RELIABLE_K} they are not to be relied on"))
+        remark = f"of the same weights; above {RELIABLE_K} they have a heavy tail, which the verdict judges"
+        rows.append(("Pareto k", f"{k:.2f}", remark))
     rows.append(("log Z", *_log_z_text(result)))
     rows.append(("wall time", DASH if seconds is None else duration_text(seconds), str(result.get("device") or "")))
     return rows

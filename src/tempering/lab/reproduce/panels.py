@@ -136,7 +136,7 @@ def aldp_marginals(view: View) -> Picture:
             table[1, place].set(yscale="log", xlabel=f"{letter}, degrees")
         table[0, 0].legend(frameon=False, fontsize=8)
         for axes in table[:, 0]:
-            axes.set_ylabel("% a degree")
+            axes.set_ylabel("% per degree")
         say_quick(figure, view)
 
     return render(9.6, 5.2, draw)

@@ -76,7 +76,7 @@ def read_records(file: Path) -> dict[str, Record]:
         return {record["key"]: record for record in content["records"]}
     except (ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
-            f"{file} is no file of `tempering reproduce` ({error!r}); delete it, or move it"
+            f"{file} is not a file of `tempering reproduce` ({error!r}); delete it, or move it"
         ) from error
 
 

@@ -211,7 +211,8 @@ def aldp(view: View) -> Table:
     header = ["cell", "method", "evaluations", "log likelihood", "paper", "KL of 1,000,000", "paper", "KL of 10,000"]
     view.note(_TOLD)
     view.note(
-        "KL: of Ramachandran histograms, the paper's definition, from so many draws (quick: 2,000); the paper has 1e6."
+        "KL: of Ramachandran histograms, the paper's definition, from as many draws as the column says (quick: "
+        "2,000); the paper has 1e6."
     )
     return Table([*header, "energy TVD", "φ TVD", "ESS", "seeds", "made at"], rows, view.notes)
 

@@ -116,7 +116,9 @@ def parse(text: str, tables: Mapping[str, int] | None = None) -> Expression:
             continue
         name, equals, body = definition.partition("=")
         if not equals or not name.strip():
-            raise SettingsError(f"{definition.strip()!r} in the expression {text!r} is no definition: write name=value")
+            raise SettingsError(
+                f"{definition.strip()!r} in the expression {text!r} is not a definition: write name=value"
+            )
         known[name.strip()] = _Parser(body, text, known, tables).parse()
     return _Parser(main, text, known, tables).parse()
 

@@ -123,7 +123,7 @@ def refuse_no_density(system: Any) -> None:
     if massless > 0:
         found.append(f"{massless} massless atoms, which stay where they are: give them their mass")
     if found:
-        raise SettingsError(f"this System is no density of all its coordinates: it has {'; '.join(found)}")
+        raise SettingsError(f"this System is not a density of all its coordinates: it has {'; '.join(found)}")
 
 
 def untranslated(system: Any) -> list[str]:

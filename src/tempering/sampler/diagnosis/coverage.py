@@ -5,23 +5,22 @@ weighted to a colder one by log densities that were paid for, and log p - log q 
 ever have drawn it. No evaluation of the target.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tempering.buffer import ORIGINS, Buffer, reweighted
 from tempering.compilation import quick
+from tempering.devices.keys import folded, generator, split
 from tempering.sampler.diagnosis.thresholds import FEW_EVIDENCE
 from tempering.types import Array, Float, Key
-from tempering.weights.ess import NUM_JUDGED, effective_size, predicted_ess_fraction
+from tempering.weights.ess import NUM_JUDGED, effective_size, foretold_share
 from tempering.weights.hidden import hidden_limit
 from tempering.weights.log_z import log_z_with_tail
-from tempering.weights.resample import indices_by_weight
+from tempering.weights.resample import systematic_indices
 
 __all__ = [
     "Coverage",
@@ -114,7 +113,7 @@ def coverage(
     if not chosen or not np.any(own > -np.inf):
         return Coverage(0.0)
     log_z, _ = log_z_with_tail(own)
-    keys = [jax.random.fold_in(key, index) for index in range(len(chosen))]
+    keys = [folded(key, index) for index in range(len(chosen))]
     found = [
         _judge(k, log_prob_fn, at_beta, ess, own, log_z, beta) for k, (at_beta, ess) in zip(keys, chosen, strict=True)
     ]
@@ -138,11 +137,12 @@ def witnesses(key: Key, evidence: Evidence, beta: Float[Array, ""]) -> tuple[Buf
     """Samples that `coverage` would look at, few enough to be kept: they can judge a later model of the same level."""
     kept = []
     for index, (there, _) in enumerate(_chosen(evidence, beta)):
-        own_key = jax.random.fold_in(key, index)
-        picked = indices_by_weight(own_key, jnp.log(there.weight), _NUM_KEPT, "systematic")
-        rows, counts = np.unique(np.asarray(picked), return_counts=True)
-        own = there.take(jnp.asarray(rows))
-        kept.append(eqx.tree_at(lambda tree: tree.log_weight, own, jnp.log(jnp.asarray(counts, jnp.float32))))
+        offset = generator(folded(key, index)).uniform()
+        picked = systematic_indices(np.asarray(there.log_weight), _NUM_KEPT, offset)
+        rows, counts = np.unique(picked, return_counts=True)
+        own = jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf)[rows], there)
+        own = eqx.tree_at(lambda tree: tree.log_weight, own, np.log(counts).astype(np.float32))
+        kept.append(jax.device_put(own))
     return tuple(kept)
 
 
@@ -155,20 +155,18 @@ def _judge(
     log_z: float,
     beta: Float[Array, ""],
 ) -> Coverage:
-    key_pick, key_density = jax.random.split(key)
-    # The same number of rows whatever was picked, so that one compilation serves every level.
-    picked, position, log_density = _pick(key_pick, buffer, beta)
-    log_ratios = np.asarray(log_density - log_prob_fn(key_density, position), np.float64) - log_z
-    unique, first, counts = np.unique(np.asarray(picked), return_index=True, return_counts=True)
+    key_pick, key_density = split(key)
+    # The same number of rows whatever was picked, so that one compilation serves every level. A share of one in a
+    # hundred shows as five of them.
+    picked = systematic_indices(np.asarray(buffer.log_weight), NUM_JUDGED, generator(key_pick).uniform())
+    position = jax.device_put(np.asarray(buffer.position)[picked])
+    log_density = np.asarray(_tempered(buffer, beta))[picked]
+    log_ratios = (log_density - np.asarray(log_prob_fn(key_density, position))).astype(np.float64) - log_z
+    unique, first, counts = np.unique(picked, return_index=True, return_counts=True)
     share, error, num = hidden_mass(log_ratios[first], counts, own - log_z)
-    even = jnp.full((NUM_JUDGED,), -math.log(NUM_JUDGED))
-    predicted = predicted_ess_fraction(jnp.asarray(log_ratios, jnp.float32), even)
-    return Coverage(min(ess, float(unique.size)), share, error, num, float(predicted))
+    return Coverage(min(ess, float(unique.size)), share, error, num, foretold_share(log_ratios))
 
 
 @quick
-def _pick(key: Key, buffer: Buffer, beta: Float[Array, ""]) -> tuple[Array, Array, Array]:
-    """Indices of samples in proportion to their weights, where they are, and their log densities at beta."""
-    # A share of one in a hundred shows as five of them.
-    picked = indices_by_weight(key, jnp.log(buffer.weight), NUM_JUDGED, "systematic")
-    return picked, buffer.position[picked], buffer.states().tempered(beta)[picked]
+def _tempered(buffer: Buffer, beta: Float[Array, ""]) -> Float[Array, " particle"]:
+    return buffer.states().tempered(beta)

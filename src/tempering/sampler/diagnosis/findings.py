@@ -33,6 +33,7 @@ from tempering.sampler.diagnosis.thresholds import (
     MOST_LOST,
     MUCH_HIDDEN,
     MUCH_UNSEEN,
+    MUCH_UNSEEN_AGAIN,
     TOO_FEW_EFFECTIVE,
     UNSEEN_OF_FEW,
     VERY_HIGH_K,
@@ -42,8 +43,8 @@ from tempering.sampler.diagnosis.verdict import Finding
 __all__ = ["beside_prior", "recorded_findings", "weight_findings"]
 
 _REFERENCE = (
-    "give `reference=`, a proper distribution that covers the density: the path from it has a normaliser at every "
-    "temperature, where p^(1/T) of a heavy tail has none"
+    "give `reference=`, a proper distribution that covers the density: the path from it can be normalised at every "
+    "temperature, and p^(1/T) of a heavy tail cannot"
 )
 _MORE = "go on with `improve(budget=…)`, raise `budget`, or give more levels in `ladder=`"
 _COVER = (
@@ -89,7 +90,7 @@ def _pilot(checks: Checks) -> list[Finding]:
         measured = f"{checks.num_optima} optima from {checks.atlas_num_searches:,.0f} searches uphill"
         return [Finding(search, "good", measured, "searches from near and far end where others have ended")]
     if checks.pilot_temperature is None:
-        meaning = "the ladder was given and no pilot was run, so that nobody looked beyond the starting points"
+        meaning = "the ladder was given and no pilot was run: nothing looked beyond the starting points"
         return [Finding(search, "unchecked", "no scouts were sent", meaning, f"leave out `ladder=`, or {_COVER}")]
     hottest, rhat = checks.pilot_temperature, _number(checks.pilot_rhat)
     scout, reach = checks.scout_rhat, checks.scout_reach
@@ -104,12 +105,12 @@ def _pilot(checks: Checks) -> list[Finding]:
         findings.append(Finding(name, "good", measured, "chains from different starts agree"))
     if checks.is_running_away:
         measured = f"above T = {hottest:.4g}"
-        meaning = "hot chains run away: p^(1/T) has no normaliser there, or hardly one"
+        meaning = "hot chains run away: the integral of p^(1/T) is infinite there, or nearly"
         if scout is None or (reach or 1.0) < LEAST_REACH:
             findings.append(Finding("heavy tails", "doubtful", measured, meaning, _REFERENCE))
     if scout is not None:
         measured = f"scouts went {_number(reach):.4g} times as hot, R-hat {scout:.2f} when they were back"
-        meaning = "they found nothing that the chains had not seen, or the ladder was made hotter until it was shared"
+        meaning = "the scouts found nothing new, or the ladder was made hotter until chains reached it too"
         findings.append(Finding(search, "good", measured, meaning))
     elif hottest >= FAR_ENOUGH:
         findings.append(Finding(search, "good", f"chains were heated to T = {hottest:.4g}", "no scouts were needed"))
@@ -168,7 +169,7 @@ def _start(levels: list[LevelRecord], checks: Checks) -> list[Finding]:
     measured = f"virial {balance:.2f} ± {error:.2f} at T = {hottest.temperature:.4g}, which should be 1"
     is_growing = growth is not None and growth > 1.1
     if balance + 4.0 * error < LEAST_VIRIAL and (is_growing or checks.is_running_away):
-        meaning = "hot chains spread further and further: p^(1/T) has probably no normaliser there"
+        meaning = "hot chains spread further and further: the integral of p^(1/T) is probably infinite there"
         findings.append(Finding("the hottest level is proper", "doubtful", measured, meaning, _REFERENCE))
     return findings
 
@@ -190,7 +191,7 @@ def _way(sampler) -> list[Finding]:
     sizes = [share * (record.num_draws or math.inf) for share, record in zip(shares, guided, strict=True)]
     worst = min(range(len(guided)), key=lambda k: sizes[k] if math.isfinite(sizes[k]) else shares[k])
     record, size = guided[worst], sizes[worst]
-    number = f", {size:.0f} draws" if math.isfinite(size) else ""
+    number = f", {size:,.0f} effective draws" if math.isfinite(size) else ""
     measured = f"lowest effective share {record.ess_fraction:.3f}{number} at T = {record.temperature:.4g}"
     tails = [level.pareto_k for level in guided if level.pareto_k is not None]
     measured += f", largest Pareto k {max(tails):.2f}" if tails else ""
@@ -217,16 +218,25 @@ def _way(sampler) -> list[Finding]:
     return [Finding("levels on the way", "good", measured, "every level has enough effective draws")]
 
 
-def _has_tail(k: float | None, unseen: float | None, num: int | None, high: float, *, is_both: bool = False) -> bool:
+def _has_tail(
+    k: float | None,
+    unseen: float | None,
+    num: int | None,
+    high: float,
+    *,
+    is_both: bool = False,
+    most: float = MUCH_UNSEEN,
+) -> bool:
     """Whether weights beyond those drawn may hold much of the mass; k decides where that was not measured.
 
     Args:
         is_both: whether k must be high as well.
+        most: mass beyond the largest weight that is no tail.
     """
     is_high = k is not None and k > high
     if unseen is None:
         return is_high
-    holds = unseen > max(MUCH_UNSEEN, UNSEEN_OF_FEW / (num or math.inf))
+    holds = unseen > max(most, UNSEEN_OF_FEW / (num or math.inf))
     return holds and (is_high or not is_both)
 
 
@@ -268,7 +278,10 @@ def weight_findings(sampler) -> list[Finding]:
         measured += f" (of the fit's {sampler.checks.num_final_draws or 0:,} alone {_number(sampler.ess_fraction):.3f})"
     if unseen is not None:
         measured += f", {_mass(unseen)} beyond the largest weight"
-    has_tail = _has_tail(k, unseen, num, HIGH_K)
+    first = sampler.checks.num_first_draws
+    if first is not None:
+        measured += f" ({_mass(_number(sampler.checks.unseen_first))} by the first {first:,} draws)"
+    has_tail = _has_tail(k, unseen, num, HIGH_K, most=MUCH_UNSEEN if first is None else MUCH_UNSEEN_AGAIN)
     has_no_mean = has_tail and k is not None and k > VERY_HIGH_K
     advice = _MORE + (", and compare `sample_weighted` over several seeds" if has_tail else "")
     if share >= LOW_SHARE and size < FEW_EFFECTIVE and not has_tail:
@@ -290,7 +303,10 @@ def weight_findings(sampler) -> list[Finding]:
         )
         findings = [Finding(name, "doubtful", measured, meaning, advice)]
     else:
-        findings = [Finding(name, "good", measured, "weighted expectations can be relied on")]
+        meaning = "weighted expectations can be relied on"
+        if first is not None:
+            meaning += "; more draws were made, because the first ones could not say so"
+        findings = [Finding(name, "good", measured, meaning)]
     pairs = [log_z, *((record.log_z, record.log_z_error) for record in sampler.levels[-1:])]
     if len(pairs) == 2 and all(value is not None for pair in pairs for value in pair):
         findings.append(
@@ -310,15 +326,16 @@ def _covered(sampler) -> list[Finding]:
     num, share, error = checks.num_evidence, checks.hidden_share, checks.hidden_error
     if num is None:
         return []
+    samples = "samples of hotter levels" if len(sampler.levels) > 1 else "samples drawn from the modes"
     if num < FEW_EVIDENCE or share is None or error is None:
-        meaning = "too few samples of hotter levels count at T = 1 to check the model with them"
+        meaning = f"too few {samples} count at T = 1 to check the model with them"
         return [Finding(name, "unknown", f"{num:.0f} effective samples", meaning, _enough(sampler, num, FEW_EVIDENCE))]
-    measured = f"{share:.1%} ± {error:.1%} of the mass of {num:.0f} samples of hotter levels"
+    measured = f"{share:.1%} ± {error:.1%} of the mass of {num:,.0f} {samples}"
     if is_beyond_chance(share, error, checks.num_hidden, HIDDEN):
         status = "wrong" if is_beyond_chance(share, error, checks.num_hidden, MUCH_HIDDEN) else "doubtful"
-        meaning = "hotter levels have samples where the final model has practically no density: it misses them"
+        meaning = f"{samples} lie where the final model has practically no density: it misses them"
         return [Finding(name, status, measured, meaning, f"{_MORE}, or train longer")]
-    return [Finding(name, "good", measured, "the model draws what hotter levels have")]
+    return [Finding(name, "good", measured, "the model draws where these samples lie")]
 
 
 def _number(value) -> float:

@@ -23,6 +23,12 @@ _WIDER = (
 )
 
 
+_MANY, _MOST_ONCE = 50, 0.3
+"""Optima, and the share of them that were found once, from which hits of the others are luck."""
+_UNSURE = {1: 1.0, 2: 0.645, 3: 0.202, 4: 0.082, 5: 0.037}
+"""The mean of 1 / (e^a - 1) over a gamma distribution of h: zeta(h) - 1, about 2^-h; infinite for 1, and taken as 1."""
+
+
 def is_drawn_from_modes(checks: Checks) -> bool:
     """Whether the fit rests on modes that were found, and on no hot chains."""
     return checks.path in ("reference", "shape")
@@ -32,9 +38,13 @@ def expected_unseen(modes: Iterable[Mode]) -> float:
     """How many optima that count were probably not found, by how often the others were.
 
     An optimum that takes h of n searches is found with a probability of about 1 - e^-h. For each one that was found,
-    1 / (e^h - 1) others like it were not (Horvitz and Thompson's estimator).
+    1 / (e^h - 1) others like it were not (Horvitz and Thompson's estimator). Where most optima are found once, h itself
+    is a matter of luck: then it is the mean of that number over what h searches may stand for.
     """
-    hits = (max(1, mode.hits) for mode in modes if mode.weight >= RARE_WEIGHT)
+    modes = tuple(modes)
+    hits = [max(1, mode.hits) for mode in modes if mode.weight >= RARE_WEIGHT]
+    if sum(mode.hits == 1 for mode in modes) > _MOST_ONCE * len(modes) and len(modes) > _MANY:
+        return math.fsum(_UNSURE.get(number, 2.0**-number) for number in hits)
     return math.fsum(1.0 / math.expm1(min(number, 50)) for number in hits)
 
 
@@ -67,7 +77,7 @@ def _searched(checks: Checks, unseen: float) -> Finding:
     lost = checks.atlas_num_lost or 0.0
     # Learned coordinates are for densities that searches find no way up; nobody draws from the optima there.
     if checks.path == "reference" and lost > MOST_LOST * num:
-        measured += f", {lost:,.0f} more came to nothing"
+        measured += f", {lost:,.0f} more ended at no optimum"
         return Finding(name, "doubtful", measured, "they may have been on their way to other modes", _WIDER)
     if chance > LIKELY_MORE:
         return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
@@ -82,8 +92,8 @@ def _refereed(checks: Checks) -> Finding:
     name = "the referee's chains"
     hidden, p_value = checks.atlas_hidden, checks.atlas_p_value
     if hidden is None or p_value is None:
-        return Finding(name, "unchecked", "none walked", "nobody looked whether the modes cover the density", _WIDER)
-    measured = f"{hidden:.1%} of their states uncovered, ranks among weighted draws uneven at p = {p_value:.2g}"
+        return Finding(name, "unchecked", "none walked", "nothing checked whether the modes cover the density", _WIDER)
+    measured = f"{hidden:.1%} of their states uncovered; even ranks among weighted draws: p = {p_value:.2g}"
     meaning = "chains go where draws from the modes have practically no density: the modes do not cover everything"
     if hidden > MOST_HIDDEN or p_value < LEAST_P_VALUE:
         return Finding(name, "doubtful", measured, meaning, "set atlas.path=temperature, or raise `budget`")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.errors import DensityError, SettingsError, first_line
+from tempering.errors import DensityError, SettingsError, first_line, what_is
 from tempering.settings.checks import require_choice, require_count, require_kind, require_number, require_positive
 from tempering.targets.base import Target
 from tempering.transforms.centred import Centred
@@ -210,7 +210,7 @@ def _judge(
 
 def _check_pair_fn(pair_fn: Any) -> None:
     if not callable(pair_fn):
-        raise DensityError(f"pair_fn is a {type(pair_fn).__name__}; give V, a function of one distance, in JAX")
+        raise DensityError(f"pair_fn is {what_is(pair_fn)}; give V, a function of one distance, in JAX")
     try:
         value, _ = eqx.filter_eval_shape(jax.value_and_grad(pair_fn), jax.ShapeDtypeStruct((), jnp.float32))
     except Exception as error:

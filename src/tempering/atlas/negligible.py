@@ -1,0 +1,58 @@
+"""Places where chains stand that a reference does not cover, and that count for nothing.
+
+Of a density with thousands of low optima a search lists some, and chains from the user's points end at others. A chain
+does not say how much such a place holds. Its height and its second derivatives do, as those of an optimum do.
+"""
+
+import math
+
+import numpy as np
+
+from tempering.atlas.optima import Optima, Shape, laplace_log_mass
+from tempering.atlas.survey import expected_optima, few_count, is_twice_differentiable, second_derivatives
+from tempering.runs.ledger import Ledger
+from tempering.targets.base import Target
+from tempering.targets.cost import points_per_gradient, spend
+from tempering.targets.rows import evaluate_rows
+
+__all__ = ["are_negligible"]
+
+_NEGLIGIBLE = 1e-3
+"""Share of the mass that all such places together may hold."""
+_STILL_RISING = 4.0
+"""Nats that are added to the mass of a place from which the density rises: it is not the top of what lies there."""
+
+
+def are_negligible(
+    target: Target, optima: Optima, position: np.ndarray, log_z: float, ledger: Ledger, held_back: int = 0
+) -> np.ndarray:
+    """Which places belong to tops that hold next to nothing, even if there are as many as searches foretell.
+
+    None of them do where more than a few of the known optima count: there one that is not known is news. Nor where that
+    cannot be paid for.
+
+    Args:
+        position: (place, dim).
+        log_z: of all that is known.
+        held_back: evaluations of the stage that must be left.
+    """
+    none, is_smooth = np.zeros(len(position), bool), is_twice_differentiable(target)
+    cost = len(position) * (target.dim + 1)
+    is_paid = ledger.left("reference") - held_back >= cost * points_per_gradient(target)
+    if not (few_count(optima) and is_smooth and is_paid and len(position)):
+        return none
+    spend(ledger, "reference", target, cost)
+    values, gradients = (
+        np.asarray(array, np.float64) for array in evaluate_rows(target, np.asarray(position, np.float32))
+    )
+    log_num = math.log(expected_optima(optima.hits))
+    for index, at in enumerate(position):
+        hessian = second_derivatives(target, np.asarray(at, np.float32), is_exact=True)
+        if not (np.isfinite(values[index]) and np.all(np.isfinite(gradients[index])) and np.all(np.isfinite(hessian))):
+            continue
+        shape = Shape.at(np.asarray(at, np.float64), float(values[index]), gradients[index], hessian)
+        height = np.array([values[index] + max(shape.rise, 0.0)])
+        log_mass = float(laplace_log_mass(height, shape.covariance[None])[0])
+        log_mass += 0.0 if shape.is_peak else _STILL_RISING
+        none[index] = log_mass - log_z + log_num < math.log(_NEGLIGIBLE)
+    return none
