@@ -30,8 +30,10 @@ from jaxtyping import install_import_hook
 from support import canary_first
 from support.canary_first import pytest_collection_modifyitems
 from support.compilation import compile_all_quickly
+from support.groups import pytest_xdist_make_scheduler
+from support.memory import little_memory
 
-__all__ = ["pytest_collection_modifyitems", "pytest_configure"]
+__all__ = ["little_memory", "pytest_collection_modifyitems", "pytest_configure", "pytest_xdist_make_scheduler"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,26 +71,6 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 # Every jaxtyping annotation of the package becomes a check of shape, dtype and type at each call.
 install_import_hook("tempering", "beartype.beartype")
-
-
-_MOST_MAPS, _MOST_BYTES = 40_000, 5 * 2**30
-
-
-@pytest.fixture(scope="module", autouse=True)
-def little_memory():
-    """Forget compiled programs before the process runs out of memory, or of memory maps, which is a segmentation fault.
-
-    XLA takes several maps for every program it holds. Linux allows a process 65,530, and a worker that runs half of
-    this suite compiles more than that allows. All that the programs hold comes to some 8 GB in the end.
-    """
-    yield
-    maps, memory = Path("/proc/self/maps"), Path("/proc/self/statm")
-    if not maps.exists():
-        return
-    resident = int(memory.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if resident > _MOST_BYTES or sum(1 for _ in maps.open()) > _MOST_MAPS:
-        jax.clear_caches()
-        gc.collect()
 
 
 # Compilation makes the first example slow, which is no failure; the same examples every time, so that none is lucky.

@@ -84,7 +84,7 @@ def test_an_adaptive_ladder_follows_the_buffers():
         must_fail(check_ladder, saboteur, 60.0, 64)
 
 
-@pytest.mark.parametrize("num_levels", [*(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3)), 5])
+@pytest.mark.parametrize("num_levels", [pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 5)])
 def test_an_adaptive_ladder_has_no_more_levels_than_it_may(num_levels):
     # Left alone, it would take steps of a few per cent.
     sampler, _, _ = fit_adaptive(dataclasses.replace(ADAPTIVE, num_levels=num_levels), 0.99)

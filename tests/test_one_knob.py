@@ -151,6 +151,7 @@ def test_the_word_none_is_taken_as_a_choice_by_the_command(group, name):
     assert json.loads(out[out.index("{") : out.rindex("}") + 1])["config"]["settings"][group][name] == "none"
 
 
+@pytest.mark.slow
 def test_a_run_without_guidance_takes_the_coldest_model_at_every_level(tmp_path):
     folder = tmp_path / "run"
     code, _, errors = command("run", PTSD, "--out", folder, "--quiet", "--set", *PTSD_CHANGES, "guidance.kind=none")

@@ -52,7 +52,17 @@ def in_support(density: Density, z: jax.Array) -> jax.Array:
     return jax.vmap(target.chart.embed)(z[:, : target.dim])
 
 
-@pytest.mark.parametrize("name", DENSITIES)
+TELLING = (
+    *("eggbox", "sensors", "schools-10", "pathology", "funnel-10", "walled-3", "mixed-support-3", "spiral-2"),
+    *("units-0.001", "wide-prior-3", *INSIDE),
+)
+"""One of each kind: with shares, with a prior, with supports, of data, narrow, without a density in places."""
+by_density = pytest.mark.parametrize(
+    "name", [name if name in TELLING else pytest.param(name, marks=pytest.mark.slow) for name in DENSITIES]
+)
+
+
+@by_density
 def test_every_density_is_a_finite_function_with_shares_that_add_up(name):
     density = density_of(name)
     assert density.name == name

@@ -256,11 +256,11 @@ KILLS = {
 }
 
 
-def killed_and_resumed(name: str, folder: Path, cache: Path) -> None:
-    """A run that is killed at every point of `KILLS`, each time resumed by another process."""
+def killed_and_resumed(name: str, folder: Path, cache: Path, kills: tuple[str, ...]) -> None:
+    """A run that is killed as soon as each of these files is there, each time resumed by another process."""
     start = ("run", name, "--out", str(folder), "--seed", "11", "--quiet", "--set", *CHANGES[name])
     go_on = ("resume", str(folder), "--quiet")
-    for index, file in enumerate(KILLS[name]):
+    for index, file in enumerate(kills):
         process = Process(folder, cache, *(go_on if index else start))
         try:
             if index == 1:  # an interruption from the keyboard says how to go on, and is as good
@@ -287,13 +287,22 @@ def cache_of_its_own(place: Path) -> Path:
     return Path(shutil.copytree(jax.config.jax_compilation_cache_dir, place, copy_function=link))
 
 
+def test_a_killed_process_ends_the_same(undisturbed, tmp_path):
+    """Once, while it trains; what dies in this process, above, dies at every file."""
+    name = PT_DM.name
+    killed_and_resumed(name, tmp_path / name, cache_of_its_own(tmp_path / "cache"), KILLS[name][1:2])
+    check_same(tmp_path / name, undisturbed / name)
+
+
 @pytest.mark.slow
 @pytest.mark.telling
 def test_killed_processes_end_the_same(undisturbed, tmp_path):
     # Both methods at once: a process spends its time on one core.
     caches = {name: cache_of_its_own(tmp_path / f"cache-{name}") for name in CONFIGS}
     with ThreadPoolExecutor(len(CONFIGS)) as pool:
-        futures = {name: pool.submit(killed_and_resumed, name, tmp_path / name, caches[name]) for name in CONFIGS}
+        futures = {
+            name: pool.submit(killed_and_resumed, name, tmp_path / name, caches[name], KILLS[name]) for name in CONFIGS
+        }
     for name, future in futures.items():
         future.result()
         check_same(tmp_path / name, undisturbed / name)

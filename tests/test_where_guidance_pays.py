@@ -43,6 +43,7 @@ def check_line(denoiser, name: str, temperature: float) -> None:
             assert found == pytest.approx(float(weight @ y / weight.sum()), abs=2e-3), (sigma, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_is_denoised_as_its_integral_says(name):
     check_line(eqx.filter_jit(LINES[name].denoiser(4.0)), name, 4.0)
@@ -54,12 +55,14 @@ def test_a_line_refuses_to_be_hotter_than_its_nodes_reach():
         LINES["double well"].denoiser(100)
 
 
+@pytest.mark.slow
 def test_a_product_is_denoised_coordinate_by_coordinate():
     line = LINES["double well"].denoiser(2.0)
     x, sigma = jnp.array([0.3, -1.2, 2.0]), jnp.asarray(0.6)
     np.testing.assert_allclose(ProductDenoiser(line)(x, sigma), [line(one[None], sigma)[0] for one in x], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_mixture_in_the_plane_is_denoised_as_its_integral_says():
     target = GaussianMixture([[-3.0, 1.0], [2.0, -2.0]], weights=[2.0, 1.0], covariances=[np.eye(2), 0.3 * np.eye(2)])
     known = eqx.filter_jit(quadrature_denoiser(target, 3.0, low=[-14.0, -14.0], high=[14.0, 14.0], num=400))
@@ -75,7 +78,7 @@ def test_a_mixture_in_the_plane_is_denoised_as_its_integral_says():
     must_fail(check, eqx.filter_jit(PlaneDenoiser.of(target, 2.5, 14.0, 160)))
 
 
-@pytest.mark.parametrize("way", ["none", "T", "log_T", "own"])
+@pytest.mark.parametrize("way", ["none", *(pytest.param(way, marks=pytest.mark.slow) for way in ("T", "log_T", "own"))])
 def test_shares_of_a_normal_are_those_of_the_closed_form(way):
     for ratio in (1.5, 3.0):
         found = line_step(NORMAL, 1.0, ratio, way, num=401)
@@ -86,6 +89,7 @@ def test_shares_of_a_normal_are_those_of_the_closed_form(way):
     assert abs(line_step(NORMAL, 1.0, 3.0, way, num=401)["share"] - gaussian_share(3.0, other)) > 0.02
 
 
+@pytest.mark.slow
 def test_the_share_of_a_product_is_the_power_of_that_of_a_coordinate():
     """By random draws of three double wells with the weights of the hotter model."""
     from guiding import steps

@@ -176,6 +176,7 @@ def cusp(x):
     return -2.0 * jnp.sum((x - 1.0) ** 2 + 1e-12) ** 0.25
 
 
+@pytest.mark.slow
 def test_a_first_guess_of_another_size_is_given_more_rounds(monkeypatch):
     """At a cusp second derivatives show a width of next to nothing. The saboteur adds nothing where draws are heavy."""
     dim = 6

@@ -27,7 +27,14 @@ def fit(name, **options):
     return tp.fit(gaussian, 2, method=name, **{"settings": TINY[name], "progress": False, **options})
 
 
-@pytest.fixture(scope="module", params=TINY)
+FAST = ("fab", "idem")
+"""One with a density of its draws, one without; `test_counts.py` fits every baseline."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in TINY],
+)
 def fitted(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("baselines") / request.param
     return request.param, fit(request.param, out=folder), folder
@@ -176,6 +183,7 @@ def test_a_step_that_breaks_down_is_left_out_and_told(monkeypatch):
     assert finding.status == "wrong" and "3 of 3" in finding.measured
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_training_early():
     sampler = fit("dikl", settings=dataclasses.replace(TINY["dikl"], num_steps=10**9), time_limit=4.0)
     assert 0 < sampler.levels[0].training_steps < 10**9
@@ -183,6 +191,7 @@ def test_a_time_limit_ends_training_early():
     assert any(finding.name == "time" for finding in sampler.findings)
 
 
+@pytest.mark.slow
 def test_units_change_no_normaliser():
     sampler = fit("fab", scale=2.0, settings={**dataclasses.asdict(TINY["fab"]), "scale": 1.0})
     # In units of its own width the density is the standard normal, which the flow begins as.

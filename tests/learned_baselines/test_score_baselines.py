@@ -208,6 +208,7 @@ def test_scores_turn_and_energies_stay(motion):
     np.testing.assert_allclose(clip(move(y)), move(clip(y)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_atoms_of_a_molecule_are_told_apart():
     """Exchanging the two of one kind changes nothing, exchanging others does."""
     target = molecule()
@@ -223,6 +224,7 @@ def test_atoms_of_a_molecule_are_told_apart():
         assert abs(float(value(others) - value(y))) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_sampler_of_a_molecule_is_read_without_its_density(tmp_path):
     target = molecule()
     sampler = train.fit(target, jax.random.key(0), BNEMSettings(**{**SMALL, "num_steps": 1, "depth": 2}))

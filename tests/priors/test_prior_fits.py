@@ -105,6 +105,7 @@ class Bump(eqx.Module):
         return jnp.where(x[0] > self.last_finite, jnp.nan, -8.0 * jnp.sum((x - 1.0) ** 2))
 
 
+@pytest.mark.slow
 def test_prior_and_cube_are_one_problem():
     """The same prior by its name and as a transform: the same density in normal coordinates, so the same fit."""
     options = {"dim": 2, "settings": tiny_ptsd(), "progress": False}
