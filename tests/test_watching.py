@@ -8,7 +8,7 @@ import pytest
 from support.tiny_fits import fit
 from support.unchecked import unchecked
 from tempering.errors import SettingsError
-from tempering.runs.watching import Stopwatch, logged, read_seconds, watching, write_seconds
+from tempering.runs.watching import Stopwatch, evaluations_of, logged, read_seconds, watching, write_seconds
 from tempering.runs.words import error_text, number_text, with_error
 from tempering.types import Event
 
@@ -60,6 +60,11 @@ def test_seconds_are_read_over_all_processes_and_damaged_lines_are_skipped(tmp_p
         lines = [{"seconds": 9.0, "stage": "pilot", "took": 0.5}, {"seconds": 9.0, "stage": "pilot", "took": "x"}]
         file.write("".join(json.dumps(line) + "\n" for line in lines) + '{"seconds": 9.0, "stage": "tr')
     assert read_seconds(tmp_path) == {"pilot": 2.0, "training": 2.0}
+
+
+def test_a_stage_of_an_older_folder_keeps_its_place_in_the_account():
+    assert evaluations_of("drawing from modes") == evaluations_of("fitting the modes") == "atlas"
+    assert evaluations_of("training") is None
 
 
 def test_new_stages_are_logged(caplog):

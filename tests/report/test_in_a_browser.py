@@ -216,5 +216,6 @@ def test_nobody_is_shut_out(browser, own, tmp_path):
     with opened(browser, compared) as (page, complaints):
         for width in WIDTHS:
             check_fits(page, width)
+            assert is_whole(page, "div:has(> table.compare)"), f"two runs stand side by side at {width} px"
         check_accessible(page)
         assert not complaints

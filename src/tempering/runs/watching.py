@@ -39,6 +39,7 @@ STATS = "stats.jsonl"
 _LEDGER_STAGES = {
     "searching for modes": "atlas",
     "fitting the modes": "reference",
+    "drawing from modes": "atlas",  # the name of this stage in older folders
     "learning coordinates": "shape",
     "pilot": "pilot",
     "initial PT": "initial_pt",

@@ -105,7 +105,8 @@ def _covered_optima(checks: Checks) -> list[Finding]:
     name, share = "optima that the model dropped", checks.uncovered
     if share is None:
         return []
-    measured = f"{checks.num_uncovered or 0} of {checks.num_optima} optima, local weight {share:.1%}"
+    optima = f"{checks.num_optima} optim{'um' if checks.num_optima == 1 else 'a'}"
+    measured = f"{checks.num_uncovered or 0} of {optima}, local weight {share:.1%}"
     if share > HIDDEN and math.isfinite(share):
         status = "wrong" if share > MUCH_HIDDEN else "doubtful"
         meaning = "searches found optima where the final model has practically no density"
