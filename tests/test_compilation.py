@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -87,6 +88,27 @@ def test_work_ahead_runs_in_order_and_its_failures_stay_there():
         while len(done) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
     assert done == [1, 2]
+
+
+def test_what_is_being_compiled_is_waited_for_and_what_is_not_begun_is_given_up():
+    begun, may_end, done = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        begun.set()
+        may_end.wait(30.0)
+        time.sleep(0.05)
+        done.append("slow")
+
+    with Ahead() as ahead:
+        ahead.compile(slow, "slow")
+        ahead.compile(lambda: done.append("later"), "later")
+        assert begun.wait(30.0)
+        ahead.wait("later")  # it stands behind the other: whoever needs it compiles it
+        ahead.wait("unknown")
+        assert not done
+        may_end.set()
+        ahead.wait("slow")
+        assert done == ["slow"]
 
 
 PROGRAM = """
