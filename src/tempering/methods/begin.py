@@ -53,7 +53,7 @@ def begin(
         run.target = Referenced(target.dim, target, way.reference)
     if way is not None and found is not None and way.temperatures == (1.0,):
         network = with_components(run.settings.network, target.dim, components_of(found))
-        run.settings = dataclasses.replace(run.settings, network=network)
+        run.settings = dataclasses.replace(run.settings, network=rehearsal.fitting(network))
         each = points_per_gradient(target)
         run.plan = Plan(journal.ledger.total + each * (way.num_draws + run.settings.num_final_draws), 1, 1)
     else:

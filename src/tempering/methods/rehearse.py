@@ -39,21 +39,33 @@ class Rehearsal:
     def __init__(self, ahead: Ahead, target: Target, settings: MethodSettings, budget: int | None) -> None:
         self._ahead, self._dim, self._budget, self._is_begun = ahead, target.dim, budget, False
         self._settings, self._has_atlas = settings, has_atlas(settings, target)
+        self._network: Network | None = None
         if not self._has_atlas:
             self._begin(settings.network)
 
     def on_modes(self, num: int, *, is_all: bool) -> None:
         """So many modes are known. Programs are begun if these are all, or if twice as many need the same."""
-        num = num if num > 1 else likely_components(self._dim)
-        network = with_components(self._settings.network, self._dim, num)
-        if is_all or network == with_components(self._settings.network, self._dim, 2 * num):
+        network = self._network_for(num)
+        if is_all or network == self._network_for(2 * num):
             self._begin(network)
+
+    def _network_for(self, num: int) -> Network:
+        # A few optima are found late, and a few components are added to them.
+        num = num + max(1, num // 8) if num > 1 else likely_components(self._dim)
+        return with_components(self._settings.network, self._dim, num)
+
+    def fitting(self, network: Network) -> Network:
+        """The network that programs were begun for, if it has places for this one's components and not far too many."""
+        own, num = self._network, network.num_components
+        has_room = own is not None and num <= own.num_components <= 2 * num
+        is_alike = own is not None and dataclasses.replace(own, num_components=num) == network
+        return own if own is not None and has_room and is_alike else network
 
     def _begin(self, network: Network) -> None:
         settings, dim, ahead = self._settings, self._dim, self._ahead
         if self._is_begun or not network.is_shared or network.is_of_particles:
             return
-        self._is_begun = True
+        self._is_begun, self._network = True, network
         sampling = judging(settings.sampling, dim)
 
         def model() -> DiffusionModel:

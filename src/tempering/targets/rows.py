@@ -4,6 +4,8 @@
 GPU each program takes as long to compile as a million evaluations of a cheap density.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -36,7 +38,7 @@ def evaluate_rows(target: Target, points: np.ndarray) -> tuple[np.ndarray, np.nd
     num, dim = points.shape
     is_at_once = is_black_box(target) or active_mesh() is not None
     whole = 0 if is_at_once else num // PART * PART
-    made = [(0, (np.zeros((0,), np.float32), np.zeros((0, dim), np.float32)))]
+    made: list[tuple[int, Any]] = [(0, (np.zeros((0,), np.float32), np.zeros((0, dim), np.float32)))]
     room = _PARTS_AT_ONCE * PART
     for begin in range(0, whole, room):
         own = points[begin : min(whole, begin + room)]
