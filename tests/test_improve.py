@@ -13,7 +13,7 @@ from support.tiny import PAIRS, quick_compilation, tiny_ptsd
 from support.tiny_fits import density, fit
 from support.unchecked import unchecked
 from tempering.methods.going import Going, begin_again
-from tempering.methods.improve import _other_estimates
+from tempering.methods.improve import _checks, _other_estimates
 from tempering.runs import storage
 from tempering.runs.records import IMPROVED, LevelRecord
 from tempering.settings import Network, Noise
@@ -71,6 +71,14 @@ def test_searches_find_what_there_is_and_hits_add_up(fitted):
     assert improved.log_z == pytest.approx(np.log(4.0 * np.pi), abs=5.0 * improved.log_z_error)
     again = improved.improve(budget=6000, progress=False)
     assert len(again.modes) == 1 and again.checks.atlas_num_searches == again.modes[0].hits > mode.hits
+
+
+def test_what_first_draws_foretold_is_of_their_model_alone(fitted):
+    _, sampler, _, _ = fitted
+    seen = dataclasses.replace(sampler.checks, num_first_draws=100, unseen_first=0.05)
+    seen = dataclasses.replace(sampler, checks=seen)
+    assert _checks(seen, None, is_new=True) == sampler.checks
+    assert _checks(seen, None, is_new=False) == seen.checks
 
 
 def test_a_loaded_sampler_is_improved_to_the_same(fitted):
