@@ -40,6 +40,7 @@ PUBLISHED = {
 
 
 INSIDE = {
+    "box-corner-4": np.linspace(0.05, 0.95, 20, dtype=np.float32).reshape(5, 4),
     "not-a-number-2": [[1.5, 0.2]] * 5,
     "hard-ring-2": [[2.0, 0.0], [0.5, 1.5], [-1.0, 0.0], [0.5, -1.5], [2.01, 0.0]],
 }

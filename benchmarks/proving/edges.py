@@ -74,6 +74,7 @@ def tail_and_narrow() -> Density:
         log_z=0.0,
         shares=lambda x: jax.nn.softmax(logs(x)),
         masses=np.array([0.35, 0.65]),
+        limit="the way up leads to the narrow mode from one start in a million (docs/trust.md, what it cannot know)",
     )
 
 

@@ -131,3 +131,10 @@ def test_products_are_those_of_coordinates_before():
     row, column = np.nonzero(np.asarray(chart.mean_products))
     assert len(row) >= 4
     assert np.all(np.maximum(place[first[column]], place[second[column]]) < row)
+
+
+def test_a_coordinate_that_does_not_vary_ends_in_no_error():
+    points = np.random.default_rng(0).normal(size=(400, 3))
+    points[:, 1] = 2.0
+    chart = fit_triangular(points, np.zeros(400))
+    assert all(np.all(np.isfinite(array)) for array in jax.tree.leaves(chart))

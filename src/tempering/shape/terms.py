@@ -172,7 +172,8 @@ def _without_weak_lines(data: _Data, best: _Trial) -> _Trial:
     features, weights = features_of(data.points, best.mean_terms), data.weights
     inverse = np.exp(-2.0 * best.fitted.log_scales)
     normal = crossed(features, (weights * inverse)[:, None] * features)
-    spread = np.linalg.inv(normal + 1e-10 * np.diag(np.diag(normal)))
+    # A column may be nothing: a coordinate that does not vary among the points that have weight.
+    spread = np.linalg.inv(normal + 1e-10 * np.diag(np.diag(normal)) + 1e-12 * np.eye(len(normal)))
     scores = (weights * inverse * best.fitted.residuals)[:, None] * features
     errors = np.sqrt(np.diag(spread @ crossed(scores, scores) @ spread) + 1e-300)
     is_weak = np.abs(best.fitted.mean) < _NUM_ERRORS * errors
