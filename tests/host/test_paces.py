@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from support.host_functions import density
+from support.host_functions import count_as_quick, density
 from tempering.adapters import pace
 from tempering.adapters.callback import from_callable
 from tempering.atlas.climb import climb, placed
@@ -27,6 +27,12 @@ KEY, DIM, WORKERS = jax.random.key(11), 3, 4
 _SHORT = 0.03
 FAILING = [False]
 """Not part of a density's data: a store sees the same density whether it fails or not."""
+
+
+@pytest.fixture(autouse=True)
+def programs_that_count_as_quick(monkeypatch):
+    """On a busy machine a run of a program may take as long as a point of these tests, and would be run as ever."""
+    count_as_quick(monkeypatch)
 
 
 class Uneven:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tempering as tp
-from support.host_functions import Noted
+from support.host_functions import Noted, count_as_quick
 from support.tiny import SOURCE, quick_compilation, subprocess_environment, tiny_pt_dm
 from support.unchecked import unchecked
 from tempering.adapters import from_callable
@@ -59,6 +59,7 @@ def test_draws_do_not_depend_on_the_number_of_workers_and_a_store_is_replayed(tm
 def test_a_fit_whose_chains_go_at_their_own_pace_has_the_bits_of_one_in_step(tmp_path, monkeypatch):
     here = tp.fit(from_callable(Noted(tmp_path), 2), method="pt_dm", settings=SETTINGS, progress=False, seed=3)
     (tmp_path / "calls").unlink()
+    count_as_quick(monkeypatch)
     with ThreadPoolExecutor(3) as pool:
         noted = Noted(tmp_path, seconds=0.03)
         target = from_callable(noted, 2, pool=pool)
