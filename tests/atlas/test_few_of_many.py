@@ -92,6 +92,14 @@ def test_a_low_top_beside_thousands_counts_for_nothing_and_a_hill_counts():
     assert not np.any(are_negligible(target, few, places, log_z, Ledger(budget=5)))
 
 
+def test_the_heaviest_are_kept_with_all_that_is_known_of_them():
+    optima = some_optima(-3.0, 40)
+    optima.log_density[:] = np.arange(40.0) % 7
+    kept = optima.heaviest(5)
+    assert kept.log_density.tolist() == [6.0] * 5 and optima.heaviest(40) is optima
+    np.testing.assert_array_equal(kept.position, optima.position[optima.log_density == 6.0])
+
+
 def test_two_hits_are_little_where_most_optima_were_found_once():
     """A mode that counts and was found twice: luck, where a hundred others were found once; else it is known."""
     heavy = Mode((0.0, 0.0), 0.0, 1.0, 2)

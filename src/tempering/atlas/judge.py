@@ -10,7 +10,8 @@ from tempering.atlas.mixture import log_densities
 from tempering.atlas.negligible import are_negligible
 from tempering.atlas.optima import Optima
 from tempering.atlas.referee import planned_evaluations, rank_p_value, walk
-from tempering.devices.keys import generator, split
+from tempering.devices.keys import folded, generator, split
+from tempering.errors import DensityError
 from tempering.kernels import Kernel
 from tempering.parallel_tempering.initial import StartFn
 from tempering.runs.ledger import Ledger
@@ -80,8 +81,8 @@ class Judgement:
 
 
 def cost_of_judging(target: Target, kernel: Kernel, num_chains: int, num_steps: int) -> int:
-    """The evaluations that `judge` spends."""
-    return 2 * planned_evaluations(num_chains, num_steps, kernel) * points_per_gradient(target)
+    """The most evaluations that `judge` spends: its first chains may have to be started twice."""
+    return (2 * planned_evaluations(num_chains, num_steps, kernel) + num_chains) * points_per_gradient(target)
 
 
 def judge(
@@ -107,10 +108,13 @@ def judge(
     own = np.asarray(start_fn(keys[1], num_chains))
     factor = np.exp(generator(keys[2]).uniform(size=(num_chains, 1)) * np.log(_WIDEST_START))
     apart = np.mean(own, axis=0) + factor * (own - np.mean(own, axis=0))
-    walks = [
-        walk(key_walk, target, kernel, positions, units, num_steps, ledger)
-        for key_walk, positions in ((keys[3], apart), (keys[4], drawn.position[rows]))
-    ]
+    follow = lambda key, positions: walk(key, target, kernel, positions, units, num_steps, ledger)  # noqa: E731
+    try:
+        first = follow(keys[3], apart)
+    except DensityError:  # the user's points are outside of the support: from draws, the light ones as soon as heavy
+        inside = np.flatnonzero(np.isfinite(log_weights))
+        first = follow(keys[3], drawn.position[generator(folded(keys[1], 1)).choice(inside, size=num_chains)])
+    walks = [first, follow(keys[4], drawn.position[rows])]
     ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
     limit = log_z + hidden_limit(log_weights - log_z)
     last = np.concatenate([walks[1].position[-1], walks[1].log_density[-1][:, None], ratios[1][-1][:, None]], axis=1)

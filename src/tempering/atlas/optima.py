@@ -120,6 +120,15 @@ class Optima:
         self.is_peak, self.hits = np.append(self.is_peak, shape.is_peak), np.append(self.hits, 0)
         return len(self) - 1
 
+    def heaviest(self, num: int) -> "Optima":
+        """At most `num` of them, those with the most mass, in the same order."""
+        if len(self) <= num:
+            return self
+        chosen, kept = Optima(self.dim), np.sort(np.argsort(-self.log_mass(), kind="stable")[:num])
+        for name in ("position", "log_density", "precision", "covariance", "is_peak", "hits"):
+            setattr(chosen, name, getattr(self, name)[kept])
+        return chosen
+
     def recognise(self, position: np.ndarray, log_density: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """The optimum that each search is on its way to, by the quadratic shape there; -1 where none fits."""
         if not len(self):

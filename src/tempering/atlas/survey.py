@@ -39,8 +39,9 @@ NUM_SEARCHERS, NUM_TICKS = 128, 1
 """Searches side by side, and evaluations of each between looks at them."""
 MOST_SEARCHES = 40000
 """Enough to find what one search in a thousand finds, at nineteen in twenty."""
-MOST_OPTIMA, _MOST_NUMBERS = 256, 100_000
-"""Optima that are listed, and numbers of all their second derivatives up to which there may be more."""
+MOST_OPTIMA, _MOST_LISTED, _MOST_NUMBERS = 256, 2000, 100_000
+"""Optima that are listed in many dimensions and in few, and numbers of all their second derivatives. A reference has no
+more components than the first of these."""
 MATTERS = 1e-3
 """Local weight from which an optimum counts."""
 HOPELESS = ((30, 0.8), (100, 0.5))
@@ -58,7 +59,7 @@ up to these."""
 _DONE, _ARRIVED = 0.01, 0.01
 """Rise that is left, in nats, at which a search seems to have arrived, and by second derivatives has."""
 _MOST_OUTSIDE = 2000
-"""Starts without a density for every search that arrives: they cost one evaluation each."""
+"""Starts without a density for every search that arrives or is on its way: they cost one evaluation each."""
 _THIN = 0.1
 """Times the smallest curvature over the largest: the rise at which a peak can be told from a ridge."""
 _ROUNDING, _KINK = 1e-6, 0.5
@@ -143,7 +144,7 @@ class Survey:
     @property
     def most_optima(self) -> int:
         """Optima that are listed."""
-        return max(MOST_OPTIMA, _MOST_NUMBERS // self.optima.dim**2)
+        return max(MOST_OPTIMA, min(_MOST_LISTED, _MOST_NUMBERS // self.optima.dim**2))
 
     @property
     def missing(self) -> float:
@@ -289,7 +290,7 @@ def survey(
     before, block = ledger.total, NUM_SEARCHERS * NUM_TICKS * each
     state = placed(*start_fn(rng, NUM_SEARCHERS))
     looked_at = np.full(NUM_SEARCHERS, -np.inf)
-    while ledger.total - before + block + dim * each <= most_evaluations and not _is_enough(found):
+    while ledger.total - before + block + dim * each <= most_evaluations and not _is_enough(found, state):
         if found.num_searches > 0 and ledger.clock.ends("the search for modes", TIME_SHARE):
             break
         spend(ledger, "atlas", target, NUM_SEARCHERS * NUM_TICKS)
@@ -317,11 +318,12 @@ def _seen(state: Climbers) -> Climbers:
     return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
-def _is_enough(found: Survey) -> bool:
+def _is_enough(found: Survey, state: Climbers) -> bool:
     """Whether optima are all known, as far as searches can tell, or cannot be listed."""
     num = found.num_searches
     is_lost = found.num_lost >= LEAST_SEARCHES and found.num_lost > 3 * num
-    is_lost |= found.num_outside > _MOST_OUTSIDE * (1 + num)
+    # Those that are on their way may arrive: in a small box few starts have a density at all.
+    is_lost |= found.num_outside > _MOST_OUTSIDE * (1 + num + int(np.sum(np.asarray(state.num_taken) > 0)))
     return found.is_endless or is_lost or num >= MOST_SEARCHES or len(found.optima) >= found.most_optima
 
 

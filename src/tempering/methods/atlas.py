@@ -14,7 +14,7 @@ from tempering.atlas.judge import MOST_HIDDEN, Judgement, cost_of_judging, judge
 from tempering.atlas.mixture import StudentMixture, blank_mixture
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.patch import cost_of_patches, with_patches
-from tempering.atlas.survey import LEAST_SEARCHES, TIME_SHARE, Survey, survey
+from tempering.atlas.survey import LEAST_SEARCHES, MOST_OPTIMA, TIME_SHARE, Survey, survey
 from tempering.devices.keys import folded, generator, split
 from tempering.errors import DensityError
 from tempering.kernels import Kernel, kernel_of
@@ -244,7 +244,7 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
     judging = cost_of_judging(target, room.kernel, chains, steps)
     least = room.held_back + judging + num * points_per_gradient(target)
-    drawn, tried, hidden, components = None, None, np.inf, optima
+    drawn, tried, hidden, components = None, None, np.inf, optima.heaviest(MOST_OPTIMA)
     if room.ledger.left("reference") < least:
         return None
     for index in range(_MOST_TRIES_NEARLY):
