@@ -25,7 +25,7 @@ from tempering.weights.weigh import Weighted
 __all__ = ["modes_of", "uncovered"]
 
 _MATTERS = 1e-3
-"""Local weight from which an optimum is looked at."""
+"""Local weight, or Laplace's mass over Z, from which an optimum is looked at."""
 _NU, _WIDENING = 8.0, 1.15
 
 
@@ -55,7 +55,9 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     position, log_density = optima_in(found)
     log_z, _ = weighted.log_z
     limit = log_z + hidden_limit(np.asarray(weighted.log_weights) - log_z)
-    matters = np.asarray(found.weight) >= _MATTERS
+    log_mass = laplace_log_mass(np.asarray(found.log_density), np.asarray(found.covariance))
+    # Beside a flat ridge, whose second derivatives promise any mass, an optimum of half of Z looks like nothing.
+    matters = (np.asarray(found.weight) >= _MATTERS) | (log_mass - log_z >= np.log(_MATTERS))
     ratios = np.asarray(log_density) - _log_q(log_prob_fn, key_optima, position)
     is_hidden = ~(ratios <= limit) & matters
     if not np.any(is_hidden):
@@ -63,7 +65,6 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     num = int(np.sum(is_hidden))
     ledger, cost = run.journal.ledger, NUM_JUDGED * points_per_gradient(run.target)
     if ledger.budget is not None and ledger.total + cost > ledger.budget:
-        log_mass = laplace_log_mass(np.asarray(found.log_density), np.asarray(found.covariance))
         mass = np.sum(np.exp(np.minimum(log_mass[is_hidden] - log_z, 0.0)))
         return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
     spend(ledger, "final_weights", run.target, NUM_JUDGED)
