@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
+from tempering.atlas.curvature import is_twice_differentiable, second_derivatives
 from tempering.atlas.optima import Optima, Shape, laplace_log_mass
-from tempering.atlas.survey import expected_optima, few_count, is_twice_differentiable, second_derivatives
+from tempering.atlas.survey import expected_optima, few_count
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend

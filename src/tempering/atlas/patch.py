@@ -9,8 +9,8 @@ import copy
 
 import numpy as np
 
+from tempering.atlas.curvature import is_twice_differentiable, second_derivatives
 from tempering.atlas.optima import Optima, Shape
-from tempering.atlas.survey import is_twice_differentiable, second_derivatives
 from tempering.runs.ledger import Ledger
 from tempering.targets.base import Target
 from tempering.targets.cost import points_per_gradient, spend
