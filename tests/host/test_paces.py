@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import jax
 import jax.numpy as jnp
@@ -114,8 +115,12 @@ def test_chains_do_wait_for_those_that_they_exchange_places_with(monkeypatch):
     right = _chains(_target(plain), RandomWalk(), levels=(4.0, 2.0, 1.0), interval=1)
     own = pace.at_own_pace
     monkeypatch.setattr(running, "at_own_pace", lambda *args, mixed, **rest: own(*args, **rest))
-    _assert_same_bits(right, _chains(_target(sabotaged), RandomWalk(), levels=(4.0, 2.0, 1.0), interval=1))
-    assert len(sabotaged.calls) > len(plain.calls)
+    for _ in range(4):  # who runs ahead is a matter of time: once is enough
+        sabotaged.calls.clear()
+        _assert_same_bits(right, _chains(_target(sabotaged), RandomWalk(), levels=(4.0, 2.0, 1.0), interval=1))
+        if len(sabotaged.calls) > len(plain.calls):
+            return
+    pytest.fail("points should have been in vain")
 
 
 def test_searches_that_nobody_looks_at_in_between_have_the_bits_of_searches_in_step(monkeypatch):
@@ -203,8 +208,13 @@ def test_others_stay_in_step(options):
     assert not plain.box.may_run_ahead(), "nothing is known of its time"
     plain.box._dealer._typical = 10.0
     assert plain.box.may_run_ahead()
-    plain.box.num_runs = 2
-    assert not plain.box.may_run_ahead(), "two runs could not be told apart"
+    with pace_errors(plain):
+        assert plain.box.may_run_ahead()
+        with ThreadPoolExecutor(1) as other, ExitStack() as visit:
+            other.submit(visit.enter_context, pace_errors(plain)).result()
+            assert not plain.box.may_run_ahead(), "programs of two threads could not be told apart"
+            other.submit(visit.close).result()
+        assert plain.box.may_run_ahead()
 
 
 def test_a_program_that_visits_in_another_way_is_run_as_ever():

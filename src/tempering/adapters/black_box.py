@@ -8,7 +8,8 @@ that a store of points has are not asked for again.
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ class BlackBox:
         self.error: Exception | None = None
         self.store: PointStore | None = None
         self._keeps_all = store is not None or not is_here
-        self.num_runs = 0
+        self._visitors: Counter = Counter()  # threads that may evaluate now
         self._paces: Paces | None = None
         self._lock = threading.RLock()  # two compiled programs may run at once; a callable need not allow for that
 
@@ -126,22 +127,40 @@ class BlackBox:
     def may_run_ahead(self) -> bool:
         """Whether rows of a program may go on at their own pace: several workers take single points of some length.
 
-        Pieces of a vectorised function would follow the order of arrival, and its last bits with them. Two runs at once
-        could not be told apart.
+        Pieces of a vectorised function would follow the order of arrival, and its last bits with them. Programs of two
+        threads could not be told apart.
         """
-        is_simple = not self.batched and self.gradient in ("none", "returned") and self.num_runs <= 1
+        is_simple = not self.batched and self.gradient in ("none", "returned") and self._is_alone()
         is_slow = (self._dealer.typical or 0.0) >= _WORTH_AHEAD
         return is_simple and is_slow and self.engine.keeps_time and self.num_workers > 1
+
+    @contextmanager
+    def visited(self) -> Iterator[None]:
+        """This thread may evaluate inside. It waits for rows of another thread that go at their own pace."""
+        own = threading.get_ident()
+        with self._lock:
+            self._visitors[own] += 1
+        try:
+            yield
+        finally:
+            self._visitors[own] -= 1
+
+    def _is_alone(self) -> bool:
+        return sum(num > 0 for num in list(self._visitors.values())) <= 1
 
     def at_own_pace(self, paces: Paces, work: Callable[[], Any]) -> Any:
         """The result of `work`, a program that visits this box; its rows do not wait for each other (`host.paces`)."""
         with self._lock:
-            first = self._run(paces, work)[1]
-            if 2 * paces.cost > (self._dealer.typical or 0.0):  # perhaps it was compiled: it is timed once more
-                self._run(paces, work)
-            if not paces.is_strange and 2 * paces.cost <= (self._dealer.typical or 0.0):
-                return self._keep(lambda rows: self._paced(paces, work, rows), first)
+            if self._is_alone():
+                first = self._run(paces, work)[1]
+                if self._is_costly(paces) and not paces.is_strange:  # perhaps it was compiled: it is timed once more
+                    self._run(paces, work)
+                if not self._is_costly(paces) and not paces.is_strange:
+                    return self._keep(lambda rows: self._paced(paces, work, rows), first)
         return work()  # without the lock: its visits come from a thread of the runtime
+
+    def _is_costly(self, paces: Paces) -> bool:
+        return 2 * paces.cost > (self._dealer.typical or 0.0)
 
     def _run(self, paces: Paces, work: Callable[[], Any]) -> tuple[Any, np.ndarray]:
         self._paces = paces

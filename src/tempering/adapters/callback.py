@@ -7,7 +7,7 @@ might drop those whose answer is not used and merge equal ones; no stage asks fo
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,10 @@ def reporting(target: Target) -> Iterator[None]:
         box.take_error()
     logger.addFilter(_quiet)
     try:
-        yield
+        with ExitStack() as visits:
+            for box in boxes:
+                visits.enter_context(box.visited())
+            yield
     except Exception as error:
         own = next((found for found in (box.take_error() for box in boxes) if found is not None), None)
         if own is None or own is error:

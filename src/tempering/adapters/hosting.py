@@ -155,7 +155,6 @@ def hosted(
     hosts = Hosts(boxes, budget)
     try:
         for number, box in enumerate(boxes):
-            box.num_runs += 1
             if box.store is None:
                 own = folder if folder is None or number == 0 else folder / f"points-{number + 1}"
                 box.open_store(own)
@@ -165,8 +164,6 @@ def hosted(
         yield hosts
     finally:
         hosts.close()
-        for box in boxes:
-            box.num_runs -= 1
         for box in opened:
             if not isinstance(box.place, str | Path):  # one that the user named is kept until the target is closed
                 box.close_store()
