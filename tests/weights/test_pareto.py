@@ -116,6 +116,25 @@ def test_a_tail_that_ends_is_not_carried_on_by_what_lies_under_it(monkeypatch):
     assert [pareto_k(own) for own in real] == before and min(before) > 1.0
 
 
+def even_of_two_kinds(rng, num: int) -> np.ndarray:
+    """Log weights of a model that is nearly right: most at the top of one mode, some of another a little above it."""
+    top = -1e-5 * rng.exponential(size=num)
+    above = np.where(rng.uniform(size=num) < 0.06, rng.uniform(0.0, 0.1, size=num), 0.0)
+    return np.where(rng.uniform(size=num) < 0.3, top + above, -0.1 - 0.05 * rng.exponential(size=num))
+
+
+def check_even_weights_are_no_alarm(weights_of) -> None:
+    unseen = [unseen_mass(weights_of(np.random.default_rng(seed), 2000)) for seed in range(20)]
+    assert max(unseen) < 0.01, unseen
+
+
+def test_even_weights_of_two_kinds_are_no_alarm(monkeypatch):
+    """A fit to both kinds at once makes of a tenth above the mean a tail without end."""
+    check_even_weights_are_no_alarm(even_of_two_kinds)
+    monkeypatch.setattr("tempering.weights.pareto._STANDS_OUT", 0.0)
+    must_fail(check_even_weights_are_no_alarm, even_of_two_kinds)
+
+
 def test_few_draws_of_a_rare_region_stay_an_alarm():
     for seed in range(5):
         assert pareto_k(of_two_kinds(np.random.default_rng(seed), 0.0005)) > 0.5
