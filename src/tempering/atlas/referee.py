@@ -11,14 +11,13 @@ import jax
 import numpy as np
 
 from tempering.devices.keys import split
-from tempering.kernels import ChainState, Kernel
+from tempering.kernels import Kernel
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.run import Rules, run, start
 from tempering.runs.ledger import Ledger
 from tempering.targets import Scaled, Units
 from tempering.targets.base import Target
-from tempering.targets.rows import evaluate_rows
-from tempering.types import Array, Key
+from tempering.types import Key
 
 __all__ = ["Walked", "planned_evaluations", "rank_p_value", "walk"]
 
@@ -61,12 +60,7 @@ def walk(
     scaled, betas, half = Scaled(target, units), betas_of((1.0,)), _whole(num_steps) // 2
     scale = np.asarray(units.scale)
     places = jax.device_put((np.asarray(positions, np.float32) / scale)[None])
-
-    def evaluated(_: Target, own: Array) -> ChainState:
-        value, gradient = evaluate_rows(target, scale * np.asarray(own)[0])
-        return ChainState(own, *jax.device_put((value[None], (gradient * scale)[None])))
-
-    state, _ = start(key_start, scaled, kernel, places, betas, ledger, "reference", evaluated)
+    state, _ = start(key_start, scaled, kernel, places, betas, ledger, "reference")
     rules = Rules.of(kernel.optimal_acceptance, 1, half, "even_odd")
     _, draws = run(
         key_run,

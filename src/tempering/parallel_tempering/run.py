@@ -217,12 +217,8 @@ def start(
     betas: Array,
     ledger: Ledger,
     stage: str,
-    evaluate_fn: Callable[[Target, Array], ChainState] | None = None,
 ) -> tuple[TemperingState, int]:
     """Evaluate the starting points and set up the state: level x chain evaluations.
-
-    Args:
-        evaluate_fn: another way to evaluate them, by a program that there is already.
 
     Points where the density or its gradient is not finite cannot start a chain; they are replaced by finite starting
     points of the same level, and their number is returned so that it can be shown.
@@ -232,7 +228,7 @@ def start(
     """
     num_levels, num_chains, _ = positions.shape
     spend(ledger, stage, target, num_levels * num_chains)
-    chain = (evaluate_fn or _evaluate_starts)(target, positions)
+    chain = _evaluate_starts(target, positions)
     is_good, num_bad, spread, largest = _usability(chain)
     num_bad = int(num_bad)
     is_flat = has_gradient(target) and float(largest) == 0
