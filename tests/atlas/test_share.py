@@ -48,7 +48,7 @@ def searched(log_density, dim: int, budget: int) -> tuple[dict[str, int], Ledger
         normal_start(dim, 1.0),
         ledger,
         lambda *_, **__: None,
-        lambda _: None,
+        lambda *_, **__: None,
     )
     return dict(ledger.points), ledger
 

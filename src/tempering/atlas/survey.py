@@ -113,6 +113,12 @@ class Survey:
         return num >= LEAST_SEARCHES and is_known and self.num_lost <= MOST_LOST * num and len(self.optima) > 0
 
     @property
+    def is_held_up(self) -> bool:
+        """Whether searches come to nothing, as in curved valleys: most, or many while the others end where others did."""
+        num, lost = self.num_searches, self.num_lost
+        return lost >= num or (lost > MOST_LOST * num and self.missing <= CLOSED and self.single <= MOST_SINGLE)
+
+    @property
     def has_few(self) -> bool:
         """Whether few of very many optima count, and these are known."""
         return few_count(self.optima) and self.missing <= CLOSED and self.optima.dim <= _LARGEST_LISTED

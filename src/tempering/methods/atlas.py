@@ -277,11 +277,11 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
 def _can_be_shaped(target: Target, surveyed: Survey, budget: int) -> bool:
     """Whether coordinates may be learned in which the density is nearly normal.
 
-    They are looked for where searches closed in on few optima that do not show the density's shape, or found no way
-    up: a curved valley, a funnel. Where optima are many they would not help.
+    They are looked for where searches closed in on few optima that do not show the density's shape, or are held up on
+    their way: a curved valley, a funnel. Where optima are many they would not help.
     """
-    is_open = not surveyed.is_closed and surveyed.num_lost < surveyed.num_searches
-    return budget >= _LEAST_BUDGET and target.dim <= _LARGEST_SHAPED and not is_open
+    may_help = surveyed.is_closed or surveyed.is_held_up
+    return budget >= _LEAST_BUDGET and target.dim <= _LARGEST_SHAPED and may_help
 
 
 def _shaped(
