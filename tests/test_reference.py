@@ -106,7 +106,7 @@ def test_a_ladder_that_is_not_given_is_found():
 
 
 def test_what_cannot_be_made_is_refused():
-    with pytest.raises(SettingsError, match="no system of particles"):
+    with pytest.raises(SettingsError, match="is not a system of particles"):
         make_reference(anisotropic_gaussian(), jax.random.key(0), 10, SHORT)
     with unchecked(), pytest.raises(SettingsError, match="steps = 400 is not allowed: it must be at least"):
         make_reference(HARMONIC, jax.random.key(0), 100_000, SHORT)

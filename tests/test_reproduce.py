@@ -251,7 +251,7 @@ def test_a_failure_is_kept_shown_and_tried_again(tiny, monkeypatch):
 def test_a_file_that_is_none_of_ours_is_refused(tiny):
     tiny.out.mkdir(parents=True)
     tiny.file.write_text('{"something": 1}')
-    with pytest.raises(RunFolderError, match="no file of `tempering reproduce`"):
+    with pytest.raises(RunFolderError, match="not a file of `tempering reproduce`"):
         planned(tiny)
 
 

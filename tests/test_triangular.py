@@ -106,7 +106,7 @@ def test_folders_hold_a_chart_to_the_last_bit():
     stored = json.loads(json.dumps(chart.as_dict(), allow_nan=False))
     assert eqx.tree_equal(chart_from(stored, DIM), chart)
     del stored["skew"]
-    with pytest.raises(RunFolderError, match="another version's words"):
+    with pytest.raises(RunFolderError, match="written by another version"):
         chart_from(stored, DIM)
 
 

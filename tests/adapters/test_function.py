@@ -1,5 +1,6 @@
 """A user's density: what is wrong with it is said before anything is evaluated."""
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from support.counting import counting_target
 from support.unchecked import unchecked
 from tempering.adapters import as_target
-from tempering.errors import DensityError, SettingsError
+from tempering.errors import DensityError, SettingsError, what_is
 from tempering.targets import Target, anisotropic_gaussian
 from tempering.targets.base import evaluate_many
 
@@ -79,7 +80,7 @@ BAD = {
     "a complex number": (lambda x: jnp.sum(x).astype(jnp.complex64), r"dtype complex64 .*one real number"),
     "a tuple": (lambda x: (jnp.sum(x), x), r"returned a tuple .*one real number"),
     "nothing": (lambda x: None, r"returned None .*one real number"),
-    "a Python integer": (lambda x: 3, r"returned a int .*one real number"),
+    "a Python integer": (lambda x: 3, r"returned an int .*one real number"),
     "an exception": (_raising, r"raised RuntimeError .*shape \(2,\) and dtype float32: the sky is falling;"),
     "a batch axis": (_batched, r"raised .*it takes one point, not a batch$"),
     "another dimension": (lambda x: -jnp.sum((x - jnp.arange(3.0)) ** 2), r"not a batch; with dim=3 it runs"),
@@ -133,8 +134,9 @@ NO_DENSITIES = [5, "x**2", None, np.zeros(2), SimpleNamespace(log_density=_norma
 
 @pytest.mark.parametrize("thing", NO_DENSITIES)
 def test_what_is_no_density_at_all_is_refused(thing):
-    kind = type(thing).__name__
-    with pytest.raises(DensityError, match=f"is a {kind}; it must be a function of one point, or an object"):
+    with pytest.raises(
+        DensityError, match=f"is {re.escape(what_is(thing))}; it must be a function of one point, or an object"
+    ):
         as_target(thing, dim=2)
 
 

@@ -95,7 +95,7 @@ def test_another_density_version_or_run_is_refused_in_words(tmp_path):
     with pytest.raises(RunFolderError, match="another version: it has format 'tempering points 9'"):
         PointStore(tmp_path, 2, "a density", False)
     place.write_bytes(b"x" * 600)
-    with pytest.raises(RunFolderError, match="no store of points"):
+    with pytest.raises(RunFolderError, match="is not a store of points"):
         read_points(tmp_path)
 
 
@@ -230,7 +230,7 @@ def test_whatever_a_crash_leaves_no_wrong_value_is_found(kind, tmp_path):
 
 def test_a_short_file_of_somebody_else_is_not_written_over(tmp_path):
     (tmp_path / FILE).write_bytes(b"my own points\n")
-    with pytest.raises(RunFolderError, match="no store of points"):
+    with pytest.raises(RunFolderError, match="is not a store of points"):
         PointStore(tmp_path, 2, "a density", False)
     assert (tmp_path / FILE).read_bytes() == b"my own points\n"
 

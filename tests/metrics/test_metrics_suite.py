@@ -203,7 +203,7 @@ def test_infinite_energies_are_outside_though_the_points_are_finite():
     assert report["num_nonfinite"].value == 0 and report["num_nonfinite_energies"].value == num_outside
     assert report["energy_tvd"].value > 0.9 * num_outside / N
     assert report["energy_w1"].failure and report["w1"].failure is None
-    with pytest.raises(MetricError, match="no sample of this target"):
+    with pytest.raises(MetricError, match="not a sample of this target"):
         evaluate_samples(target, inside, reference=REFERENCE)
 
 

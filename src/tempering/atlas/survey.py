@@ -114,7 +114,7 @@ class Survey:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether searches come to nothing, as in curved valleys: most, or many while the others end where others did."""
+        """Whether searches come to nothing, in curved valleys: most, or many while the others end where others did."""
         num, lost = self.num_searches, self.num_lost
         return lost >= num or (lost > MOST_LOST * num and self.missing <= CLOSED and self.single <= MOST_SINGLE)
 

@@ -249,7 +249,7 @@ def _agree(first: tuple, second: tuple) -> bool:
     """Whether two estimates of log Z may both be right; one that is missing contradicts nothing."""
     if any(value is None for pair in (first, second) for value in pair):
         return True
-    return log_z_agreement("", first, second, "wrong", "").status == "good"
+    return log_z_agreement("log Z of two fits", first, second, "wrong", _APART).status == "good"
 
 
 def _shown(log_z: float | None, error: float | None) -> str:
