@@ -16,6 +16,7 @@ import tempering as tp
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, tiny_ptsd
 from support.unchecked import unchecked
+from tempering.methods.ptsd import ONE_LEVEL
 from tempering.settings import Exploration
 
 SMALL = {
@@ -79,6 +80,15 @@ def test_the_evidence_and_the_posterior_are_those_of_the_closed_form():
     assert_mean(weights * (draws["share"] - share), 0.0, name="w (share - its expectation)", key=1)
     must_fail(assert_mean, weights * (draws["mean"] - DATA.mean() - 0.1), 0.0)
     assert sampler.evaluations <= 6000
+
+
+def test_a_posterior_that_is_drawn_from_its_modes_has_the_evidence_too():
+    """The road of a default fit: searches, a reference and its referee's chains, all with a prior to carry along."""
+    sampler = tp.fit(log_likelihood, prior=PRIOR, seed=0, budget=8000, settings=SMALL, progress=False)
+    assert sampler.method == ONE_LEVEL and len(sampler.modes) == 1
+    check_evidence(sampler, exact_evidence())
+    must_fail(check_evidence, sampler, exact_evidence() + 0.25)
+    assert sampler.ledger.points["reference"] > 0 and sampler.evaluations <= 8000
 
 
 def test_a_likelihood_on_numpy_arrays_takes_a_prior_and_is_counted():
