@@ -166,6 +166,40 @@ def test_answers_that_come_beside_the_end_of_a_pool_are_kept(tmp_path):
     }
 
 
+class Prompt(ThreadPoolExecutor):
+    """Has every answer as soon as it is asked, so that the two tasks in flight always come back together."""
+
+    def submit(self, fn, /, *args):
+        future = Future()
+        future.set_result(fn(*args))
+        return future
+
+
+def _fails_at_first(x):
+    if np.array_equal(x, POINTS[0]):
+        raise LookupError("no table for this point")
+    return density(x)
+
+
+def test_answers_that_come_together_with_the_last_error_are_kept_and_not_waited_for(tmp_path):
+    """They have left the engine: who waits for them there waits for ever."""
+    box = BlackBox(_fails_at_first, 2, pool=Prompt(1), store=tmp_path, chunk_size=1)
+    ended = []
+
+    def ask():
+        with pytest.raises(Exception, match="no table for this point"):
+            box.values(POINTS[:6])
+        ended.append(True)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(20.0)
+    assert ended, "waits for answers that it has had"
+    box.close()
+    paid = {bytes(record["x"].tobytes()) for record in read_points(tmp_path).records}
+    assert paid >= {x.tobytes() for x in POINTS[1:3]}
+
+
 class Stillborn(ThreadPoolExecutor):
     """Its workers end before they have begun, as those that cannot find the function."""
 

@@ -166,6 +166,7 @@ class _Round:
         self.again: deque[_Piece] = deque()
         self.flying: dict[int, _Piece] = {}
         self.late: dict[int, _Piece] = {}
+        self.returned: deque[Returned] = deque()
         self.done = np.ones(len(rows), bool)
         self.done[numbers] = False
         self.stuck_since: float | None = None
@@ -190,15 +191,19 @@ class _Round:
 
     def leave(self) -> None:
         """After an error: let in what is paid for, or see that nobody works on for nothing."""
+        self._let_in(list(self.returned))  # they came back together with the one that ended the round
         if self.dealer.drains and not isinstance(self.engine, Here):
             limit = None if self.dealer.timeout is None else time.monotonic() + self.dealer.timeout
             while self.flying and (limit is None or time.monotonic() < limit):
-                for returned in self.engine.collect(_TICK):
-                    piece = self.flying.pop(returned.key, None)
-                    if piece is not None and returned.reply is not None:
-                        self._keep(piece, returned)
+                self._let_in(self.engine.collect(_TICK))
         if self.flying or self.late:
             self.engine.close(at_once=True)
+
+    def _let_in(self, all_returned: list[Returned]) -> None:
+        for returned in all_returned:
+            piece = self.flying.pop(returned.key, None)
+            if piece is not None and returned.reply is not None:
+                self._keep(piece, returned)
 
     def _keep(self, piece: _Piece, returned: Returned) -> None:
         assert returned.reply is not None
@@ -263,7 +268,9 @@ class _Round:
             piece.begun = time.monotonic() if piece.begun is None else piece.begun
 
     def _take(self, all_returned: list[Returned]) -> None:
-        for returned in all_returned:
+        self.returned.extend(all_returned)
+        while self.returned:
+            returned = self.returned.popleft()
             is_late = returned.key in self.late
             piece = (self.late if is_late else self.flying).pop(returned.key, None)
             if piece is None or (is_late and returned.reply is None):
