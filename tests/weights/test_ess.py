@@ -8,7 +8,7 @@ from hypothesis import given
 
 from support.random_checks import must_fail
 from support.weights import LOG_WEIGHTS, NUM
-from tempering.weights.ess import effective_size, ess_fraction, normalised, predicted_ess_fraction
+from tempering.weights.ess import effective_size, ess_fraction, foretold_share, normalised, predicted_ess_fraction
 
 ESS = jax.jit(ess_fraction)
 
@@ -71,3 +71,15 @@ def test_a_ratio_that_is_not_finite_promises_nothing(value):
     even = jnp.full(4, -np.log(4.0))
     assert float(predicted_ess_fraction(jnp.zeros(4), even)) == pytest.approx(1.0)
     assert float(predicted_ess_fraction(jnp.zeros(4).at[2].set(value), even)) == 0.0
+
+
+@pytest.mark.parametrize("far", [60.0, np.inf, np.nan], ids=["far", "never drawn", "no number"])
+def test_one_sample_that_a_model_never_draws_does_not_hide_how_well_it_draws_the_others(far):
+    log_ratios = np.random.default_rng(4).normal(0.0, 0.3, 500)
+    even = foretold_share(log_ratios, 0.01)
+    assert even == pytest.approx(np.exp(-(0.3**2)), rel=0.05)
+    one, many = log_ratios.copy(), log_ratios.copy()
+    one[123], many[100:110] = far, far
+    assert foretold_share(one) < 1e-6, "this one decides the share of all"
+    assert foretold_share(one, 0.01) == pytest.approx(even, rel=0.02)
+    assert foretold_share(many, 0.01) < 1e-6, "two samples in a hundred are a mode that the model lacks"

@@ -40,9 +40,15 @@ def ess_fraction(log_weights: Float[Array, " particle"]) -> Float[Array, ""]:
     return jnp.where(total == 0.0, 0.0, jnp.minimum(total**2 / (square * log_weights.shape[0]), 1.0))
 
 
-def foretold_share(log_ratios: np.ndarray) -> float:
-    """`predicted_ess_fraction` of even samples, on the host in float64."""
-    own = np.asarray(log_ratios, np.float64)
+def foretold_share(log_ratios: np.ndarray, left_out: float = 0.0) -> float:
+    """`predicted_ess_fraction` of even samples, on the host in float64.
+
+    Args:
+        left_out: share of the samples, those with the largest ratios, that does not count. One sample that q never
+            draws decides the share of all others, and says nothing of how well q draws these.
+    """
+    own = np.sort(np.asarray(log_ratios, np.float64))
+    own = own[: len(own) - int(left_out * len(own))]
     if not np.all(np.isfinite(own)):
         return 0.0
     log_share = 2.0 * np.log(len(own)) - np.logaddexp.reduce(own) - np.logaddexp.reduce(-own)
