@@ -7,7 +7,7 @@ import numpy as np
 
 from tempering.atlas.mixture import drawn_of, log_densities, mixture_of
 from tempering.atlas.optima import laplace_log_mass
-from tempering.devices.keys import split
+from tempering.devices.keys import folded, split
 from tempering.methods.atlas import Found
 from tempering.methods.from_modes import optima_in
 from tempering.methods.run import Run
@@ -79,10 +79,11 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
 
 
 def _log_q(log_prob_fn: LogProbFn, key: Key, position: Float[Array, "optimum dim"]) -> np.ndarray:
-    """Of the model at the optima, in a batch of the size that is compiled already."""
-    num = position.shape[0]
-    batch = np.resize(np.asarray(position), (NUM_JUDGED, position.shape[1]))
-    return np.asarray(log_prob_fn(key, jax.device_put(batch)))[:num]
+    """Of the model at the optima, in batches of the size that is compiled already."""
+    num, dim = position.shape
+    batches = np.resize(np.asarray(position), (-(-num // NUM_JUDGED), NUM_JUDGED, dim))
+    found = [log_prob_fn(folded(key, index), jax.device_put(batch)) for index, batch in enumerate(batches)]
+    return np.concatenate([np.asarray(own) for own in found])[:num]
 
 
 def _inward(found: Found, draws: np.ndarray, log_r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
