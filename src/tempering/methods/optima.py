@@ -22,7 +22,7 @@ from tempering.weights.ess import NUM_JUDGED
 from tempering.weights.hidden import hidden_limit
 from tempering.weights.weigh import Weighted
 
-__all__ = ["modes_of", "uncovered"]
+__all__ = ["modes_of", "most_to_uncover", "uncovered"]
 
 _MATTERS = 1e-3
 """Local weight, or Laplace's mass over Z, from which an optimum is looked at."""
@@ -39,6 +39,12 @@ def modes_of(run: Run) -> tuple[Mode, ...]:
     numbers = (np.asarray(array).tolist() for array in (places, found.log_density, found.weight, found.hits))
     modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
     return tuple(sorted(modes, key=lambda mode: -mode.weight))
+
+
+def most_to_uncover(run: Run) -> int:
+    """The most evaluations that `uncovered` spends."""
+    is_known = run.start.found is not None and len(run.start.found.log_density) > 0
+    return NUM_JUDGED * points_per_gradient(run.target) * is_known
 
 
 def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     if not np.any(is_hidden):
         return {"uncovered": 0.0, "num_uncovered": 0}
     num = int(np.sum(is_hidden))
-    ledger, cost = run.journal.ledger, NUM_JUDGED * points_per_gradient(run.target)
+    ledger, cost = run.journal.ledger, most_to_uncover(run)
     if ledger.budget is not None and ledger.total + cost > ledger.budget:
         mass = np.sum(np.exp(np.minimum(log_mass[is_hidden] - log_z, 0.0)))
         return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
