@@ -112,7 +112,7 @@ LOG_TOPS = float(np.log(60.0 * np.sqrt(2.0 * np.pi) * np.i0(3.0)))
 
 
 def test_tops_without_number_count_whatever_a_search_foretells(monkeypatch):
-    """Each of them is 10^-14 of the mass, and 600 searches that found each of 600 once foretell no more than 180,000."""
+    """Each is 10^-14 of the mass, and 600 searches that found each of 600 once foretell no more than 180,000."""
     rng, dim = np.random.default_rng(0), 6
     places = np.round(60.0 * rng.normal(size=(610, dim)) * 8.0 / (2.0 * np.pi)) * 2.0 * np.pi / 8.0
     optima = Optima(dim)

@@ -1,4 +1,4 @@
-"""Draws from the modes: as many are made as are planned, for the path between levels begins at what they are draws of."""
+"""As many draws from the modes are made as are planned: the path between levels begins at what they are draws of."""
 
 from types import SimpleNamespace
 
