@@ -81,7 +81,10 @@ class Judgement:
 
 
 def cost_of_judging(target: Target, kernel: Kernel, num_chains: int, num_steps: int) -> int:
-    """The most evaluations that `judge` spends: its first chains may have to be started twice."""
+    """The most evaluations that `judge` spends on chains: the first ones may have to be started twice.
+
+    Places that may count for nothing cost more, where there is enough left of the stage (`negligible`).
+    """
     return (2 * planned_evaluations(num_chains, num_steps, kernel) + num_chains) * points_per_gradient(target)
 
 
