@@ -6,13 +6,18 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.defaults import default_settings
+from support.unchecked import unchecked
+from support.witness import TARGET
 from tempering.compilation import SWITCH, Ahead, cache_folder, prune, quick, rounded_up
+from tempering.methods import pt_dm, ptsd, reweighted
 
 SOURCE = Path(__file__).parent.parent / "src"
 
@@ -109,6 +114,34 @@ def test_what_is_being_compiled_is_waited_for_and_what_is_not_begun_is_given_up(
         may_end.set()
         ahead.wait("slow")
         assert done == ["slow"]
+
+
+@pytest.mark.parametrize("method", [pt_dm, ptsd, reweighted], ids=["pt_dm", "ptsd", "reweighted"])
+def test_a_fit_that_ends_early_leaves_nothing_to_be_compiled(method, monkeypatch):
+    """A process waits for its threads: an interrupted fit held it for a minute."""
+    begun, may_end, done = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        begun.set()
+        may_end.wait(30.0)
+
+    with Ahead() as ahead:
+        ahead.compile(slow, "slow")
+        ahead.compile(lambda: done.append("later"), "later")
+    assert begun.wait(30.0)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    run = SimpleNamespace(ahead=ahead, start=SimpleNamespace(temperatures=(1.0,)))
+    monkeypatch.setattr(method, "begin", lambda *_: run)
+    monkeypatch.setattr(method, "explore", interrupted)
+    with pytest.raises(KeyboardInterrupt), unchecked():
+        method.fit(TARGET, jax.random.key(0), default_settings(method.__name__.split(".")[-1], TARGET.dim))
+    may_end.set()
+    ahead.wait("slow")
+    time.sleep(0.05)
+    assert not done
 
 
 PROGRAM = """

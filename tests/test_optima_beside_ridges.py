@@ -1,4 +1,4 @@
-"""An optimum that the model lacks is weighed against Z, also where a flat ridge beside it promises any mass."""
+"""An optimum that the model lacks is weighed against Z, also beside a flat ridge and among more than one batch."""
 
 from types import SimpleNamespace
 
@@ -18,19 +18,23 @@ TARGET = GaussianMixture(MEANS, STDS, [0.5, 0.5])
 ALONE = GaussianMixture(MEANS[:1], STDS[:1], [1.0])
 
 
+@pytest.mark.parametrize("num_low", [0, 600])
 @pytest.mark.parametrize(("lacks_it", "budget"), [(True, None), (True, 100), (False, None)])
-def test_half_of_the_mass_beside_a_ridge_is_not_overlooked(lacks_it, budget):
+def test_half_of_the_mass_beside_a_ridge_is_not_overlooked(lacks_it, budget, num_low):
+    """Low optima are listed between the ridge and the mode: the model is asked for more than one batch of them."""
     model = ALONE if lacks_it else TARGET
+    places = jnp.concatenate([jnp.asarray(MEANS[:1]), jnp.full((num_low, 3), 40.0), jnp.asarray(MEANS[1:])])
+    widths, weights = [1e6, *[1.0] * num_low, 0.25], [1.0, *[1e-30] * num_low, 1e-9]
     with unchecked():
         draws = jax.vmap(model.sample, (0, None))(jax.random.split(jax.random.key(0), 1), 400)[0]
         log_weights = jax.vmap(TARGET.log_density)(draws) - jax.vmap(model.log_density)(draws)
         weighted = Weighted(SimpleNamespace(position=draws), log_weights, 0)
         found = SimpleNamespace(
-            position=jnp.asarray(MEANS),
-            log_density=jax.vmap(TARGET.log_density)(jnp.asarray(MEANS)),
+            position=places,
+            log_density=jax.vmap(TARGET.log_density)(places),
             # Second derivatives of a ridge next to nothing: as wide as a thousand.
-            covariance=jnp.stack([1e6 * jnp.eye(3), 0.25 * jnp.eye(3)]),
-            weight=jnp.asarray([1.0, 1e-9]),
+            covariance=jnp.asarray(np.array(widths)[:, None, None] * np.eye(3), jnp.float32),
+            weight=jnp.asarray(weights),
             is_shaped=False,
         )
         journal = SimpleNamespace(ledger=Ledger(budget=budget))

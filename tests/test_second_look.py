@@ -52,7 +52,7 @@ def even(seed: int, *heavy: float, num: int = NUM) -> np.ndarray:
     return log_weights
 
 
-def look(*batches, budget: int | None = 50_000, checks=None, limit: float | None = None):
+def look(*batches, budget: int | None = 50_000, checks=None, limit: float | None = None, held_back: int = 0):
     """The sampler and all weights after a second look, with the ledger and the source of draws."""
     changes = {"checks": Checks(**{**CHECKS, **(checks or {})}), "levels": [HOTTEST, NEXT, LAST]}
     ledger, draws = Ledger(budget=budget, points={"importance_weights": 20_000}), Draws(*batches)
@@ -60,7 +60,7 @@ def look(*batches, budget: int | None = 50_000, checks=None, limit: float | None
     sampler = exact_sampler(linear_denoiser(), ledger=ledger, **changes)
     x, log_q = draws(KEY, len(batches[0]))
     first = weigh(TARGET, x, log_q, jnp.ones(()), ledger=ledger, stage="final_weights")
-    sampler, weighted = look_again(KEY, sampler, first, draws, TARGET, ledger)
+    sampler, weighted = look_again(KEY, sampler, first, draws, TARGET, ledger, held_back)
     return sampler, weighted, ledger, draws
 
 
@@ -104,6 +104,17 @@ def test_it_keeps_within_the_budget(budget, batches):
     sampler, weighted, ledger, _ = look(even(0, 50.0), even(1), even(2), even(3), budget=budget)
     assert ledger.points["final_weights"] == (1 + batches) * NUM == len(weighted.log_weights)
     assert budget is None or ledger.total <= budget
+
+
+def test_it_leaves_what_is_held_back():
+    _, weighted, ledger, _ = look(even(0, 50.0), even(1), even(2), budget=28_000, held_back=500)
+    assert len(weighted.log_weights) == 3 * NUM and ledger.total + 500 <= 28_000
+
+
+def test_it_ends_with_the_time():
+    """Every look at the clock takes a second: one before the first batch, one before each of the others."""
+    for limit, batches in ((1.5, 1), (2.5, 2), (9.5, 3)):
+        assert len(look(*(even(seed, 50.0) for seed in range(4)), limit=limit)[1].log_weights) == (1 + batches) * NUM
 
 
 def test_nobody_looks_again_where_that_would_change_nothing():

@@ -123,6 +123,9 @@ class Ahead:
 
     They come back through JAX's own memory of programs, or through the cache that is kept between processes: without
     one nothing is compiled ahead. What fails here is compiled, and fails, where it is needed.
+
+    It may be entered again: an exception while it is open gives up what was not begun. A process waits at its end for
+    all the rest.
     """
 
     def __init__(self, num_threads: int = 1) -> None:

@@ -100,6 +100,36 @@ def test_the_heaviest_are_kept_with_all_that_is_known_of_them():
     np.testing.assert_array_equal(kept.position, optima.position[optima.log_density == 6.0])
 
 
+def rippled(x):
+    """Half of the mass in a narrow hill; the other half on 10^12 tops, of which no search finds one twice."""
+    tops = -0.5 * (x / 60.0) ** 2 + 3.0 * jnp.cos(8.0 * x) - LOG_TOPS
+    hill = -0.5 * ((x - 1.0) / 0.5) ** 2 - jnp.log(0.5 * jnp.sqrt(2.0 * jnp.pi))
+    return jnp.logaddexp(jnp.sum(tops), jnp.sum(hill))
+
+
+LOG_TOPS = float(np.log(60.0 * np.sqrt(2.0 * np.pi) * np.i0(3.0)))
+"""Log integral of one coordinate of the tops."""
+
+
+def test_tops_without_number_count_whatever_a_search_foretells(monkeypatch):
+    """Each is 10^-14 of the mass, and 600 searches that found each of 600 once foretell no more than 180,000."""
+    rng, dim = np.random.default_rng(0), 6
+    places = np.round(60.0 * rng.normal(size=(610, dim)) * 8.0 / (2.0 * np.pi)) * 2.0 * np.pi / 8.0
+    optima = Optima(dim)
+    for index, place in enumerate(places[:600]):
+        is_hill = index == 0
+        shape = (np.ones(dim), 0.0, 0.25) if is_hill else (place, -20.0, 1.0 / 192.0)
+        optima.add(Shape(*shape[:2], 0.0, True, np.eye(dim) / shape[2], shape[2] * np.eye(dim), place))
+    optima.hits[:] = 1
+
+    def counts() -> None:
+        assert not np.any(are_negligible(as_target(rippled, dim), optima, places[600:], 0.0, Ledger()))
+
+    counts()
+    monkeypatch.setattr("tempering.atlas.negligible._log_room", lambda places: -np.inf)
+    must_fail(counts)
+
+
 def test_two_hits_are_little_where_most_optima_were_found_once():
     """A mode that counts and was found twice: luck, where a hundred others were found once; else it is known."""
     heavy = Mode((0.0, 0.0), 0.0, 1.0, 2)

@@ -135,6 +135,24 @@ def test_even_weights_of_two_kinds_are_no_alarm(monkeypatch):
     must_fail(check_even_weights_are_no_alarm, even_of_two_kinds)
 
 
+def check_a_lost_mode_is_an_alarm(weights_of) -> None:
+    """Where k has no mean to offer, most of the time, although no weight is twice the mean."""
+    sets = [weights_of(np.random.default_rng(seed), num) for num in (500, 2000, 8000) for seed in range(20)]
+    assert all(np.max(own) < np.log(2.0 * np.mean(np.exp(own))) for own in sets)
+    # Measured over 100 sets of each size: 0.89, 0.98 and 0.88; a rule that looks at the largest weight alone has 0.05.
+    assert np.mean([pareto_k(own) > 1.0 and unseen_mass(own) > 0.03 for own in sets]) > 0.6
+
+
+def beside_a_lost_mode(rng, num: int) -> np.ndarray:
+    """Log weights of draws of one of two equal modes, nine widths apart, by a model that is that one exactly."""
+    return np.logaddexp(np.log(0.5), np.log(0.5) + 9.0 * rng.normal(size=num).clip(max=3.5) - 0.5 * 9.0**2)
+
+
+def test_the_flank_of_a_mode_that_was_not_drawn_stays_an_alarm():
+    check_a_lost_mode_is_an_alarm(beside_a_lost_mode)
+    must_fail(check_a_lost_mode_is_an_alarm, even_of_two_kinds)
+
+
 def test_few_draws_of_a_rare_region_stay_an_alarm():
     for seed in range(5):
         assert pareto_k(of_two_kinds(np.random.default_rng(seed), 0.0005)) > 0.5

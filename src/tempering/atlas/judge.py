@@ -81,7 +81,10 @@ class Judgement:
 
 
 def cost_of_judging(target: Target, kernel: Kernel, num_chains: int, num_steps: int) -> int:
-    """The most evaluations that `judge` spends: its first chains may have to be started twice."""
+    """The most evaluations that `judge` spends on chains: the first ones may have to be started twice.
+
+    Places that may count for nothing cost more, where there is enough left of the stage (`negligible`).
+    """
     return (2 * planned_evaluations(num_chains, num_steps, kernel) + num_chains) * points_per_gradient(target)
 
 
@@ -121,8 +124,8 @@ def judge(
     for one, ratio in zip(walks, ratios, strict=True):
         is_hidden = ~(ratio <= limit)
         chains = np.flatnonzero(np.any(is_hidden, axis=0))
-        latest = is_hidden.shape[0] - 1 - np.argmax(is_hidden[::-1, chains], axis=0)
-        counts_not = are_negligible(target, optima, one.position[latest, chains], log_z, ledger)
+        highest = np.argmax(np.where(is_hidden, one.log_density, -np.inf)[:, chains], axis=0)
+        counts_not = are_negligible(target, optima, one.position[highest, chains], log_z, ledger)
         ratio[:, chains[counts_not]] = -np.inf
     hidden = float(np.mean([np.mean(~(ratio <= limit)) for ratio in ratios]))
     draws = np.concatenate([drawn.position, drawn.log_density[:, None], log_weights[:, None]], axis=1)

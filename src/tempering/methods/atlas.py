@@ -1,5 +1,6 @@
 """The first stage of a run: an atlas of modes, and whether the path may start from what it shows."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,20 +31,22 @@ from tempering.targets.cost import has_gradient, points_per_gradient
 from tempering.targets.rows import whole_parts
 from tempering.targets.shaped import Shaped
 from tempering.transforms.triangular import Triangular
-from tempering.types import Array, Float, Key
+from tempering.types import Array, Float, Int, Key
 
 __all__ = ["SEARCH_SHARE", "Found", "OnModes", "Tell", "find_modes", "has_atlas", "no_modes"]
 
 Tell = Callable[..., None]
 """Reports progress: stage, level, what is done and in all, and readings by name."""
 
-OnModes = Callable[..., None]
-"""Hears the number of modes that are known, and by `is_all` whether they are taken for all."""
+OnModes = Callable[..., bool]
+"""Hears the number of modes that are known, and by `is_all` whether they are taken for all; says whether that settles
+how many places the network has."""
 
 
-def no_modes(num: int, *, is_all: bool) -> None:
+def no_modes(num: int, *, is_all: bool) -> bool:
     """Nobody hears."""
     del num, is_all
+    return False
 
 
 _LARGEST_DIM = 256
@@ -78,6 +81,7 @@ class Found(eqx.Module):
         numbers: searches, searches lost, the chance of another optimum, share, Pareto k, hidden share, p-value, and
             whether coordinates were learned.
         learned: these coordinates; the reference and its draws are in them.
+        num_settled: the number of modes that settled how many places the network has; -1 if none did.
     """
 
     position: Float[Array, "optimum dim"]
@@ -90,6 +94,7 @@ class Found(eqx.Module):
     reference: StudentMixture
     before: StudentMixture
     drawn: tuple[Float[Array, "point dim"], Float[Array, " point"], Float[Array, "point dim"]]
+    num_settled: Int[Array, ""]
 
     @property
     def has_reference(self) -> bool:
@@ -150,9 +155,22 @@ def find_modes(
         start_fn: the user's starting points.
         on_modes: called once or more with the number of optima, when nearly all are found.
     """
-    blank = _found(Survey(Optima(target.dim)))
-    search = lambda: _search(key, target, settings, start_fn, journal.ledger, tell, on_modes)  # noqa: E731
-    return journal.part(0, "atlas", blank, search)
+    blank, settled = _found(Survey(Optima(target.dim))), -1
+
+    def hear(num: int, *, is_all: bool) -> bool:
+        nonlocal settled
+        if settled < 0 and on_modes(num, is_all=is_all):
+            settled = num
+        return settled >= 0
+
+    def search() -> Found:
+        found = _search(key, target, settings, start_fn, journal.ledger, tell, hear)
+        return dataclasses.replace(found, num_settled=jax.device_put(np.int32(settled)))
+
+    found = journal.part(0, "atlas", blank, search)
+    if int(found.num_settled) >= 0:  # a run that is resumed has the network that it began with
+        on_modes(int(found.num_settled), is_all=True)
+    return found
 
 
 def _search(
@@ -354,4 +372,5 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
         reference,
         before,
         (single(states[0]), single(states[1]), single(states[2])),
+        jax.device_put(np.int32(-1)),
     )

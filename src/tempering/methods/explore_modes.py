@@ -23,7 +23,7 @@ from tempering.runs.records import LevelRecord, finite_or_none
 from tempering.targets.base import Target, evaluate_reference
 from tempering.targets.cost import has_gradient, points_per_gradient, spend
 from tempering.targets.path import ReferenceValues
-from tempering.targets.rows import evaluate_rows, whole_parts
+from tempering.targets.rows import HARDLY_ANY, evaluate_rows, whole_parts
 from tempering.types import Array, Float, Key
 from tempering.weights.pareto import RELIABLE_K, pareto_k
 from tempering.weights.truncate import truncated
@@ -84,10 +84,6 @@ _PARTS = (0.5, 0.25, 0.25)
 """Of the draws: after each but the last it is seen whether some are heavy, and the next has more components there."""
 
 
-_LOST = 0.05
-"""Of the last part: draws that are not made, where whole parts of a program are hardly fewer (`targets.rows`)."""
-
-
 def _drawn(key: Key, run: Run, *, is_mended: bool) -> tuple[StudentMixture, tuple[np.ndarray, ...]]:
     """Draws with values and gradients, those of the atlas first, and what all of them together are draws of.
 
@@ -101,7 +97,7 @@ def _drawn(key: Key, run: Run, *, is_mended: bool) -> tuple[StudentMixture, tupl
     parts = _PARTS if is_mended else (1.0,)
     for part, share in enumerate(parts):
         is_last = part == len(parts) - 1
-        num = whole_parts(left, _LOST) if is_last else min(left, whole_parts(int(share * way.num_draws)))
+        num = whole_parts(left, HARDLY_ANY) if is_last else min(left, whole_parts(int(share * way.num_draws)))
         if num == 0:
             continue
         spend(ledger, "importance_weights", run.target, num)

@@ -17,7 +17,7 @@ from tempering.diffusion import DiffusionModel
 from tempering.diffusion.solve import is_exact
 from tempering.methods.explore_modes import MODES
 from tempering.methods.model import model_of
-from tempering.methods.optima import modes_of, uncovered
+from tempering.methods.optima import modes_of, most_to_uncover, uncovered
 from tempering.methods.run import Run
 from tempering.methods.second_look import look_again
 from tempering.priors.cube import CubeChart, is_at_end
@@ -95,7 +95,8 @@ def finish(run: Run, levels: Levels, title: str, key: Key) -> Sampler:
         records[-1].note_rescue(_NO_NETWORK, is_lasting=True)
         draws, log_q = draw(key, num)
     weighted = weigh(run.target, draws, log_q, beta, ledger=journal.ledger, stage="final_weights")
-    sampler, weighted = look_again(key, sampler, weighted, draw, run.target, journal.ledger)
+    held_back = most_to_uncover(run)
+    sampler, weighted = look_again(key, sampler, weighted, draw, run.target, journal.ledger, held_back)
     # Buffers that know the density without this model show what it does not cover.
     known = tuple(zip(levels.buffers, levels.betas, strict=True))
     evidence, others = known[:-1] or known, _guided_log_z(run, records[-1], weighted)

@@ -17,6 +17,7 @@ from tempering.parallel_tempering import ladder
 from tempering.parallel_tempering.initial import StartFn, planned_evaluations
 from tempering.settings import MethodSettings
 from tempering.targets.base import Target
+from tempering.targets.rows import HARDLY_ANY, whole_parts
 from tempering.types import Array, Float
 
 __all__ = ["Way", "enough_draws", "optima_in", "way_from", "with_modes"]
@@ -53,12 +54,13 @@ def way_from(found: Found, settings: Settings, target: Target, left: int, kernel
     if temperatures == (1.0,):
         num_final = num_final_draws(settings, left)
         num = max(1, min(left - num_final, int(enough_draws(target.dim) / found.share) - before))
+        num = whole_parts(num, HARDLY_ANY)
         settings = dataclasses.replace(settings, buffer_size=max(20, num + before), num_final_draws=num_final)
     else:
         # A level keeps three tenths: so many steps lead from the share of the reference to the whole.
         num_levels = 2 + max(1, int(np.ceil(np.log(found.share) / np.log(ladder.KEPT_SHARE))))
         settings = sized(settings, target.dim, num_levels, left, kernel, least=FEWEST_SAMPLES)
-        num = planned_evaluations(settings.initial, 2, kernel)
+        num = whole_parts(planned_evaluations(settings.initial, 2, kernel), HARDLY_ANY)
         settings = dataclasses.replace(settings, buffer_size=num + before)
     return settings, Way(temperatures, num, joined([found.before, found.reference], [before, num]))
 

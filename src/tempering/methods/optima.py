@@ -7,7 +7,7 @@ import numpy as np
 
 from tempering.atlas.mixture import drawn_of, log_densities, mixture_of
 from tempering.atlas.optima import laplace_log_mass
-from tempering.devices.keys import split
+from tempering.devices.keys import folded, split
 from tempering.methods.atlas import Found
 from tempering.methods.from_modes import optima_in
 from tempering.methods.run import Run
@@ -22,7 +22,7 @@ from tempering.weights.ess import NUM_JUDGED
 from tempering.weights.hidden import hidden_limit
 from tempering.weights.weigh import Weighted
 
-__all__ = ["modes_of", "uncovered"]
+__all__ = ["modes_of", "most_to_uncover", "uncovered"]
 
 _MATTERS = 1e-3
 """Local weight, or Laplace's mass over Z, from which an optimum is looked at."""
@@ -39,6 +39,12 @@ def modes_of(run: Run) -> tuple[Mode, ...]:
     numbers = (np.asarray(array).tolist() for array in (places, found.log_density, found.weight, found.hits))
     modes = [Mode(tuple(place), value, weight, int(hits)) for place, value, weight, hits in zip(*numbers, strict=True)]
     return tuple(sorted(modes, key=lambda mode: -mode.weight))
+
+
+def most_to_uncover(run: Run) -> int:
+    """The most evaluations that `uncovered` spends."""
+    is_known = run.start.found is not None and len(run.start.found.log_density) > 0
+    return NUM_JUDGED * points_per_gradient(run.target) * is_known
 
 
 def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) -> dict[str, Any]:
@@ -63,7 +69,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     if not np.any(is_hidden):
         return {"uncovered": 0.0, "num_uncovered": 0}
     num = int(np.sum(is_hidden))
-    ledger, cost = run.journal.ledger, NUM_JUDGED * points_per_gradient(run.target)
+    ledger, cost = run.journal.ledger, most_to_uncover(run)
     if ledger.budget is not None and ledger.total + cost > ledger.budget:
         mass = np.sum(np.exp(np.minimum(log_mass[is_hidden] - log_z, 0.0)))
         return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
@@ -79,10 +85,11 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
 
 
 def _log_q(log_prob_fn: LogProbFn, key: Key, position: Float[Array, "optimum dim"]) -> np.ndarray:
-    """Of the model at the optima, in a batch of the size that is compiled already."""
-    num = position.shape[0]
-    batch = np.resize(np.asarray(position), (NUM_JUDGED, position.shape[1]))
-    return np.asarray(log_prob_fn(key, jax.device_put(batch)))[:num]
+    """Of the model at the optima, in batches of the size that is compiled already."""
+    num, dim = position.shape
+    batches = np.resize(np.asarray(position), (-(-num // NUM_JUDGED), NUM_JUDGED, dim))
+    found = [log_prob_fn(folded(key, index), jax.device_put(batch)) for index, batch in enumerate(batches)]
+    return np.concatenate([np.asarray(own) for own in found])[:num]
 
 
 def _inward(found: Found, draws: np.ndarray, log_r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

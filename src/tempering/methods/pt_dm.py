@@ -27,6 +27,7 @@ def fit(
 ) -> Sampler:
     """Train a sampler for `target` by PT+DM; arguments as in `ptsd.fit`."""
     run = begin(target, key, settings, 1, start_fn, ledger, store, on_event)
-    levels = explore(run, run.start.temperatures, keep=1)
-    levels = learn(run, levels)
-    return finish(run, levels, "PT+DM", run.key_of(1, "finish"))
+    with run.ahead:
+        levels = explore(run, run.start.temperatures, keep=1)
+        levels = learn(run, levels)
+        return finish(run, levels, "PT+DM", run.key_of(1, "finish"))

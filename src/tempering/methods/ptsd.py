@@ -55,17 +55,18 @@ def fit(
     run = begin(target, key, settings, num_networks, start_fn, ledger, store, on_event)
     run.ways = ways
 
-    levels = explore(run, run.start.temperatures[:2], keep=2)
-    levels = learn(run, levels)
-    while levels.temperature > 1.0:
-        levels = levels.towards(next_temperature(run, levels))
-        model = guide(run, levels)
-        draws = draw(run, levels, model)
-        weighted = weigh(run, levels, draws)
-        weighted = truncate(run, levels, weighted)
-        samples = resample(run, levels, weighted)
-        levels = refine(run, levels, samples)
+    with run.ahead:
+        levels = explore(run, run.start.temperatures[:2], keep=2)
         levels = learn(run, levels)
+        while levels.temperature > 1.0:
+            levels = levels.towards(next_temperature(run, levels))
+            model = guide(run, levels)
+            draws = draw(run, levels, model)
+            weighted = weigh(run, levels, draws)
+            weighted = truncate(run, levels, weighted)
+            samples = resample(run, levels, weighted)
+            levels = refine(run, levels, samples)
+            levels = learn(run, levels)
 
-    title = "PTSD" if levels.num_done > 2 else TWO_LEVELS if levels.num_done == 2 else ONE_LEVEL
-    return finish(run, levels, title, folded(key, levels.num_done))
+        title = "PTSD" if levels.num_done > 2 else TWO_LEVELS if levels.num_done == 2 else ONE_LEVEL
+        return finish(run, levels, title, folded(key, levels.num_done))

@@ -43,11 +43,15 @@ class Rehearsal:
         if not self._has_atlas:
             self._begin(settings.network)
 
-    def on_modes(self, num: int, *, is_all: bool) -> None:
-        """So many modes are known. Programs are begun if these are all, or if twice as many need the same."""
+    def on_modes(self, num: int, *, is_all: bool) -> bool:
+        """So many modes are known. Programs are begun if these are all, or if twice as many need the same.
+
+        Returns whether they have begun.
+        """
         network = self._network_for(num)
         if is_all or network == self._network_for(2 * num):
             self._begin(network)
+        return self._is_begun
 
     def _network_for(self, num: int) -> Network:
         # A few optima are found late, and a few components are added to them.

@@ -34,12 +34,13 @@ def fit(
 ) -> Sampler:
     """Train a sampler for `target` by reweighted tempering; arguments as in `ptsd.fit`."""
     run = begin(target, key, settings, 1, start_fn, ledger, store, on_event)
-    levels = explore(run, run.start.temperatures[:2], keep=2)
-    while levels.temperature > 1.0:
-        levels = levels.towards(next_temperature(run, levels))
-        weighted = reweigh(run, levels)
-        weighted = truncate(run, levels, weighted)
-        samples = resample(run, levels, weighted)
-        levels = refine(run, levels, samples)
-    levels = learn(run, levels)
-    return finish(run, levels, "reweighted tempering", jax.random.fold_in(key, levels.num_done))
+    with run.ahead:
+        levels = explore(run, run.start.temperatures[:2], keep=2)
+        while levels.temperature > 1.0:
+            levels = levels.towards(next_temperature(run, levels))
+            weighted = reweigh(run, levels)
+            weighted = truncate(run, levels, weighted)
+            samples = resample(run, levels, weighted)
+            levels = refine(run, levels, samples)
+        levels = learn(run, levels)
+        return finish(run, levels, "reweighted tempering", jax.random.fold_in(key, levels.num_done))

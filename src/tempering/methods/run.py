@@ -74,7 +74,8 @@ class Run:
     def tell(self, stage: str, level: int, done: int, total: int, **numbers) -> None:
         """Report progress: one event, with the level count and the evaluations that are spent and planned."""
         spent, plan = self.journal.ledger.total, self.plan
-        self.on_event(Event(stage, level, plan.num_levels, done, total, spent, plan.evaluations, **numbers))
+        planned = max(spent, plan.evaluations) if plan.evaluations else 0  # a second look is in no plan
+        self.on_event(Event(stage, level, plan.num_levels, done, total, spent, planned, **numbers))
 
     def expect(self, num_levels: int) -> None:
         """Note how many levels the run is going to have, as far as is known."""

@@ -51,34 +51,39 @@ def look_again(
     draw_fn: Callable[[Key, int], tuple[Array, Array]],
     target: Target,
     ledger: Ledger,
+    held_back: int = 0,
 ) -> tuple[Sampler, Weighted]:
     """All draws together, and a sampler that has noted what the first ones said; both as they are if that is enough.
 
     There are as many as the budget has left, in batches of the same size, and all are made before anybody looks: to
-    stop at the first good sight would be to look until chance is kind.
+    stop at the first good sight would be to look until chance is kind. The end of a time limit may stop them: it does
+    not depend on what they say.
 
     Args:
         key: the one that the first draws were made with.
         sampler: with all that was measured before its final draws.
         draw_fn: so many draws of the model with their log densities.
+        held_back: evaluations that must be left.
     """
     num = weighted.log_weights.shape[0]
-    batches = _affordable(num * points_per_gradient(target), ledger)
+    batches = _affordable(num * points_per_gradient(target), ledger, held_back)
     if batches == 0 or ledger.clock.left() <= 0.0 or not _is_worth_it(sampler, weighted):
         return sampler, weighted
     parts = [weighted]
     for batch in range(batches):
+        if batch > 0 and ledger.clock.left() <= 0.0:
+            break
         x, log_q = draw_fn(jax.random.fold_in(jax.random.fold_in(key, _KEY), batch), num)
         parts.append(weigh(target, x, log_q, jnp.ones(()), ledger=ledger, stage="final_weights"))
     checks = dataclasses.replace(sampler.checks, num_first_draws=num, unseen_first=finite_or_none(weighted.unseen))
     return dataclasses.replace(sampler, checks=checks), _joined(parts)
 
 
-def _affordable(cost: int, ledger: Ledger) -> int:
+def _affordable(cost: int, ledger: Ledger, held_back: int) -> int:
     """Batches of this cost that the budget has left."""
     if ledger.budget is None:
         return _MOST_BATCHES
-    return max(0, min(_MOST_BATCHES, (ledger.budget - ledger.total) // cost))
+    return max(0, min(_MOST_BATCHES, (ledger.budget - ledger.total - held_back) // cost))
 
 
 def _is_worth_it(sampler: Sampler, weighted: Weighted) -> bool:

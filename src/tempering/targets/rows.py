@@ -16,11 +16,13 @@ from tempering.targets.base import Target, evaluate, evaluate_many
 from tempering.targets.cost import is_black_box
 from tempering.types import Array, Float, Int
 
-__all__ = ["PART", "evaluate_rows", "whole_parts"]
+__all__ = ["HARDLY_ANY", "PART", "evaluate_rows", "whole_parts"]
 
 PART = 250
 """Points of a part. One program serves all whole parts; what is left over is a program of its own."""
 _PARTS_AT_ONCE = 32
+HARDLY_ANY = 0.05
+"""Share of draws that need not be made, where whole parts are so many fewer."""
 
 
 def whole_parts(num: int, most_lost: float = 1.0) -> int:

@@ -34,7 +34,8 @@ a few draws met, this misses a quarter of what a k above 0.7 misses, and it leav
 MUCH_UNSEEN_AGAIN = 0.015
 """The same after a second look, with four times as many draws: an alarm is withdrawn only where half of it is gone.
 Simulated (docs/trust.md): of alarms over a region of 0.5 % of the mass this withdraws nine in ten, over one of 3 % that
-2,000 draws meet half a time one in fifty, and over larger ones none that would be wrong."""
+2,000 draws meet half a time one in fifty, and over larger ones none that would be wrong; up to one in twenty-five where
+weights within the region differ by a factor of e."""
 LOW_SHARE = 0.05
 """Effective share below which twenty draws are worth one: weighted means are noise and unweighted ones biased."""
 FEW_EFFECTIVE, TOO_FEW_EFFECTIVE = 100.0, 20.0
