@@ -81,3 +81,23 @@ def test_draws_without_a_gradient_are_counted_and_leave_a_doubt():
 def test_a_density_without_that_fault_is_not_accused(density):
     record = record_of(density)
     assert record.num_nonfinite == 0 and values_of(record) == "good"
+
+
+def edged(x):
+    """NaN where it has next to nothing, as a Cholesky factor is at the edge of single precision."""
+    return jnp.where(x[0] < 3.2, -0.5 * jnp.sum(x**2), jnp.nan)
+
+
+def holed(x):
+    """NaN where one draw in twenty is."""
+    return jnp.where(jnp.sum((x - 0.3) ** 2) < 0.1, jnp.nan, -0.5 * jnp.sum(x**2))
+
+
+def test_draws_that_are_no_number_count_by_the_mass_that_they_may_hold():
+    edge, hole = record_of(edged), record_of(holed)
+    assert edge.num_nonfinite > 2 and 0.0 < edge.lost_mass < 0.01, (edge.num_nonfinite, edge.lost_mass)
+    assert values_of(edge) == "note"
+    assert hole.lost_mass > 0.03 and values_of(hole) == "doubtful"
+    # The mass of the other half is known by its values: log Z of the rest says how much it is.
+    record = record_of(trap)
+    assert record.lost_mass == pytest.approx(1.0 - np.exp(record.log_z) / (np.exp(record.log_z) + np.pi), abs=0.06)

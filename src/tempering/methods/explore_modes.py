@@ -63,6 +63,7 @@ def explore_modes(run: Run, temperatures: tuple[float, ...], keep: int) -> Level
         record.ess_fraction, record.pareto_k = weighted.ess_fraction, finite_or_none(weighted.pareto_k)
         record.log_z, record.log_z_error = (finite_or_none(number) for number in weighted.log_z)
         record.num_draws, record.unseen = len(draws.log_ratio), finite_or_none(weighted.unseen)
+        record.lost_mass = _lost_mass(reference, *states) if level == 0 else None
         record.evaluations = {"importance_weights": ledger.total - before} if level == 0 else {}
         weighted = truncated(weighted, settings.resampling)
         record.truncated_ess_fraction = weighted.ess_fraction
@@ -78,6 +79,30 @@ def _num_nonfinite(value: np.ndarray, gradient: np.ndarray) -> int:
     """Draws that are NaN or +inf, or have no finite gradient, and so no weight. Those of the atlas are among them."""
     is_usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=1)
     return int(np.sum(~is_usable & ~np.isneginf(value)))
+
+
+_HEAVY = 0.99
+
+
+def _lost_mass(reference: StudentMixture, position: np.ndarray, value: np.ndarray, gradient: np.ndarray) -> float:
+    """The share of the mass at draws without a weight, at the most.
+
+    Where the gradient alone is missing the value tells it. Where the value is, each draw counts as much as the heaviest
+    hundredth of the others: a few of ten thousand, at the edge of what single precision can do, hold next to nothing.
+    """
+    log_q = log_densities(reference, position)
+    log_weights = log_weights_of(value, gradient, log_q)
+    is_lost = (log_weights == -np.inf) & ~np.isneginf(value) & np.isfinite(log_q)
+    if not np.any(is_lost):
+        return 0.0
+    log_heavy = np.quantile(log_weights, _HEAVY, method="lower")
+    own = np.where(np.isfinite(value), value.astype(np.float64) - log_q, log_heavy)
+    together = np.where(is_lost, own, log_weights)
+    top = np.max(together)
+    if not np.isfinite(top):
+        return 1.0
+    mass = np.exp(together - top)
+    return float(np.sum(mass[is_lost]) / np.sum(mass))
 
 
 _PARTS = (0.5, 0.25, 0.25)

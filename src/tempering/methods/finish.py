@@ -152,7 +152,10 @@ def with_final_weights(
     # A few heavy draws have no error to be pooled by: log Z rests on the others alone, if there are any.
     is_usable = float(weighted.pareto_k) <= RELIABLE_K or not others
     log_z, error = (finite_or_none(value) for value in pooled_log_z([own] * is_usable + others))
-    sampler.levels[-1].num_nonfinite += weighted.num_nonfinite
+    last = sampler.levels[-1]
+    last.num_nonfinite += weighted.num_nonfinite
+    if last.lost_mass is not None:
+        last.lost_mass = max(last.lost_mass, weighted.num_nonfinite / num)
     log_prob = lambda key, x: model.log_prob(key, x, sampling)  # noqa: E731
     seen = coverage(folded(key, num), log_prob, evidence, weighted.log_weights, jax.device_put(np.float32(1.0)))
     return dataclasses.replace(

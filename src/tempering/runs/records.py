@@ -57,6 +57,7 @@ class LevelRecord(_Plain):
         rescue: what was done in place of the plan where draws or networks of the level were of no use; None where all
             went as planned. `is_rescued` says whether the level does without a model of its own.
         num_nonfinite: proposals or samples whose density was NaN or +inf, or had no gradient.
+        lost_mass: where the level was drawn from modes, what such draws may hold at the most.
         num_replaced: starting points that could not start a chain.
         evaluations: spent at this level, by stage.
     """
@@ -92,6 +93,7 @@ class LevelRecord(_Plain):
     rescue: str | None = None
     is_rescued: bool = False
     num_nonfinite: int = 0
+    lost_mass: float | None = None
     num_replaced: int = 0
     evaluations: dict[str, int] = field(default_factory=dict)
 

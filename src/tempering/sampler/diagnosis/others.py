@@ -1,6 +1,6 @@
 """Findings about the density and the fit around the sampling: values, failed points, precision, a time limit."""
 
-from tempering.runs.records import Checks
+from tempering.runs.records import Checks, LevelRecord
 from tempering.sampler.diagnosis.thresholds import BAD_STARTS, BAD_VALUES, HIDDEN
 from tempering.sampler.diagnosis.verdict import Finding
 
@@ -61,11 +61,21 @@ def _values(sampler) -> list[Finding]:
         advice.append("give `scale=` or `init=` points inside the support")
     if not meanings:
         return [Finding("usable values", "good", measured, "the density is finite where chains and draws went")]
-    is_much = nonfinite > BAD_VALUES * spent or (starts > 0 and replaced > BAD_STARTS * starts)
+    is_much = _is_much(levels, spent) or (starts > 0 and replaced > BAD_STARTS * starts)
     if is_much:
         meanings.append("there are many of them: mass at these points may be missing")
     status = "doubtful" if is_much else "note"
     return [Finding("usable values", status, measured, "; ".join(meanings), "; ".join(advice))]
+
+
+def _is_much(levels: list[LevelRecord], spent: int) -> bool:
+    """Whether mass may be missing where values were not finite.
+
+    Draws from the modes tell how much it is. Chains do not: they see no more than the edge of where they cannot go.
+    """
+    lost = [record.lost_mass for record in levels if record.lost_mass is not None]
+    of_chains = sum(record.num_nonfinite for record in levels if record.lost_mass is None)
+    return max(lost, default=0.0) > HIDDEN or of_chains > BAD_VALUES * spent
 
 
 def _failures(sampler) -> list[Finding]:
