@@ -114,6 +114,6 @@ def test_the_level_table():
     header, first, second = level_table([LevelRecord(0, 4.0), told])
     assert len(header) == len(first) == len(second)
     assert header[:5] == ["level", "T", "proposal", "predicted", "ESS"]
-    assert first[:5] == ["0", "4", "-", "-", "-"] and first[-1] == "0"
-    assert second[:5] == ["1", "2", "log_T", "0.450", "0.500"] and "300" in second and second[-1] == "1,234"
+    assert first[:5] == ["1", "4", "-", "-", "-"] and first[-1] == "0"
+    assert second[:5] == ["2", "2", "log_T", "0.450", "0.500"] and "300" in second and second[-1] == "1,234"
     assert dict(zip(header, second, strict=True))["Pareto k"] == "0.62"

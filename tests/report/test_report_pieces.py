@@ -94,7 +94,7 @@ def test_figures_follow_the_theme_of_the_page():
     text = themed_svg(svg, "one", 'what "it" shows')
     assert 'id="one-p1"' in text and "url(#one-p1)" in text and 'href="#one-p1"' in text and "metadata" not in text
     assert "fill: var(--cffffff); stroke: var(--c1f2328)" in text and 'style="fill: var(--c0d0887)"' in text
-    assert 'aria-label="what &quot;it&quot; shows"' in text and "max-width:96px" in text
+    assert 'aria-label="what &quot;it&quot; shows"' in text and "max-width:96px;--own:96px" in text
     light, dark = (dict(rule.split(":") for rule in rules.split(";")) for rules in theme_rules([text]))
     assert light == {"--c0d0887": "#0d0887", "--c1f2328": "#1f2328", "--cffffff": "#ffffff"}
     assert dark["--cffffff"] == "#15181c" and int(dark["--c1f2328"][1:3], 16) > 0xC0, "paper and ink change places"

@@ -202,7 +202,6 @@ class Checks(_Plain):
 
 
 _COLUMNS = (
-    ("level", "level", "{:d}"),
     ("T", "temperature", "{:.4g}"),
     ("proposal", "proposal", "{:s}"),
     ("predicted", "predicted_ess_fraction", "{:.3f}"),
@@ -219,10 +218,13 @@ _COLUMNS = (
 
 
 def level_table(levels: list[LevelRecord]) -> list[list[str]]:
-    """The per-level table as text cells, header first; a dash where a level has no such number."""
-    rows = [[title for title, _, _ in _COLUMNS] + ["evaluations"]]
+    """The per-level table as text cells, header first; a dash where a level has no such number.
+
+    Levels are counted from 1, as the display of a run counts them.
+    """
+    rows = [["level", *(title for title, _, _ in _COLUMNS), "evaluations"]]
     for record in levels:
         values = [(getattr(record, name), form) for _, name, form in _COLUMNS]
         cells = ["-" if value is None else form.format(value) for value, form in values]
-        rows.append([*cells, f"{sum(record.evaluations.values()):,}"])
+        rows.append([f"{record.level + 1}", *cells, f"{sum(record.evaluations.values()):,}"])
     return rows
