@@ -202,7 +202,7 @@ def test_what_is_no_model_is_refused_with_what_to_do(place, given, options, word
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 / 0", "broken.py raised ZeroDivisionError in line 2: division by zero; mend it"),
+        ("1 / 0", "broken.py raised ZeroDivisionError in line 2: division by zero; fix it"),
         ("def f(:", "broken.py is not Python in line 2"),
         ("import pymc_of_nowhere", "broken.py in line 2 needs pymc_of_nowhere, which is not installed"),
         (

@@ -230,7 +230,7 @@ def test_plain_lines_of_quality_are_aligned_and_complete(plane_run):
     for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2"):
         assert words in rest
     finding, verdict = lines[-2:]
-    assert finding == "note: usable values: 3 values not finite; none was accepted; mend the density there"
+    assert finding == "note: usable values: 3 values not finite; none was accepted; fix the density there"
     assert verdict == "verdict: trustworthy"
     assert "warning: of an older version" in quality_lines({**result, "warnings": ["of an older version"]})
 

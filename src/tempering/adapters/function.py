@@ -103,7 +103,7 @@ def _adopted(density: Any) -> FunctionTarget:
         if not isinstance(value, kind) or name == "init" and np.shape(value)[1:] != (density.dim,):
             raise SettingsError(
                 f"the attribute {name} of {what_is(density)} is {what_is(value)}; a target's {name} is "
-                f"{words}: mend it, or give it another name"
+                f"{words}: fix it, or give it another name"
             )
     if "reference" in brought:
         check_reference(brought["reference"], density.dim)

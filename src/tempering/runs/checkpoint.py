@@ -1,7 +1,7 @@
 """What a method has done so far, and where its finished parts are kept: a killed run goes on from the last one.
 
 The protocol of a store, no files. A part is named by level and kind (pilot, buffer, model). A part that was kept is
-never computed again; a part that was not is computed anew from the same key, so a resumed run ends bit for bit where an
+never computed again; a part that was not is computed from the same key, so a resumed run ends bit for bit where an
 undisturbed one does.
 """
 

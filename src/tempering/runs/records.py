@@ -158,7 +158,7 @@ class Checks(_Plain):
         num_starts: starting points that the initial tempering asked for.
         num_final_draws: draws of the final model that were weighed.
         num_first_draws, unseen_first: how many of them were made at first, and the share of the mass beyond the largest
-            weight that these foretold, where more were made because of it.
+            weight that these predicted, where more were made because of it.
         log_z_final, log_z_final_error: log Z from these draws alone, and its standard error.
         determinants: of these draws' densities: exact, or estimated from random probes and checked, or not.
         num_evidence, hidden_share, hidden_error, num_hidden, predicted_ess_fraction: what samples of hotter levels say

@@ -29,6 +29,7 @@ __all__ = [
     "write_json",
 ]
 
+_NOT_WHOLE = "the folder is not one of a run, a sampler or a reference, or not whole; give another, or restore the file"
 _CHECKSUM = "sha256"
 
 
@@ -118,7 +119,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         RunFolderError: if the file is missing, truncated, altered or not ours.
     """
     if not path.is_file():
-        raise RunFolderError(f"{path} is missing; give the folder of a run or of a saved sampler")
+        raise RunFolderError(f"{path} is missing: {_NOT_WHOLE}")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -155,7 +156,7 @@ def read_json(path: Path) -> dict[str, Any]:
         RunFolderError: if the file is missing, not JSON, altered or not ours.
     """
     if not path.is_file():
-        raise RunFolderError(f"{path} is missing; give the folder of a run or of a saved sampler")
+        raise RunFolderError(f"{path} is missing: {_NOT_WHOLE}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
