@@ -68,8 +68,8 @@ def remember(kind: Kind, seconds: dict[str, float]) -> None:
 def expected_seconds(kind: Kind) -> dict[str, float] | None:
     """Seconds by stage of one of the most similar fits; None where no like fit was made here.
 
-    Of the last few it is the one whose whole time is in the middle: a density that was hard to learn, or a busy machine,
-    should not decide what the next one is said to take.
+    Of the last few it is the one whose whole time is in the middle: one density that was hard to learn, or a machine
+    that was busy once, should not decide for all that come after.
     """
     path, found = _path(), []
     for line in [] if path is None else _lines(path):
