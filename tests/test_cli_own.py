@@ -84,7 +84,7 @@ def test_without_out_a_run_has_a_new_folder_of_its_own(made, tmp_path, monkeypat
         with without_report():
             model = f"{made[0] / 'own_model.py'}:log_density"
             for number in (2, 3):
-                code, _, errors = command("run", model, "--quiet", "--method", "pt_dm", "--set", *PT_DM_CHANGES)
+                code, _, errors = command("run", model, "--method", "pt_dm", "--set", *PT_DM_CHANGES)
                 assert code == 0 and f"folder runs/own_model-log_density-{number}; `tempering watch" in errors
     assert len(list((tmp_path / "runs").iterdir())) == 3
 

@@ -254,6 +254,7 @@ def test_the_command_plans_a_run_of_ones_own(place):
         assert max(map(len, out.splitlines())) <= 80
         line = refused("run", "mog40", "--dim", 3, "--out", "x")
         assert "--dim is for a model of your own" in line
+        assert "your own model, 1 dimension\n" in command("run", "model.py:log_density", "--dim", 1, "--dry-run")[1]
         assert "--json is for --dry-run" in refused("run", "mog40", "--json", "--out", "x")
         assert "is not a file" in refused("run", "modle.py:f", "--out", "x")
     assert not (place / "x").exists()

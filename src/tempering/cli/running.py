@@ -51,7 +51,8 @@ def run(
     check_budget(config.settings, target, config.budget)
     if out is None:
         out = _new_folder(config.name)
-        print(f"folder {out}; `tempering watch {out}` follows the run", file=sys.stderr)
+        if not quiet:
+            print(f"folder {out}; `tempering watch {out}` follows the run", file=sys.stderr)
     from tempering.lab.run import run as carry_out
     from tempering.runs.display import choose_display
 
