@@ -57,7 +57,8 @@ def test_a_kept_part_is_not_computed_again():
     store = InMemory()
     first = progress_with(store)
     made = first.part(1, "buffer", blank_buffer(2), lambda: compute(first))
-    assert store.lines == [{"event": "part", "level": 1, "part": "buffer", "record": first.levels[1].as_dict()}]
+    entry = {"event": "part", "level": 1, "part": "buffer", "evaluations": first.ledger.total}
+    assert store.lines == [entry | {"record": first.levels[1].as_dict()}] and first.ledger.total > 0
 
     resumed = progress_with(store)
     found = resumed.part(1, "buffer", blank_buffer(2), lambda: pytest.fail("computed again"))

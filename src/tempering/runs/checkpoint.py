@@ -88,9 +88,8 @@ class Journal:
         note = {"ledger": self.ledger.as_dict(), "levels": [record.as_dict() for record in self.ordered()]}
         self.store.save(level, name, arrays_of(tree), note)
         record = self.levels.get(level)
-        self.store.log(
-            {"event": "part", "level": level, "part": name, **({"record": record.as_dict()} if record else {})}
-        )
+        entry = {"event": "part", "level": level, "part": name, "evaluations": self.ledger.total}
+        self.store.log(entry | ({"record": record.as_dict()} if record else {}))
 
     def part(self, level: int, name: str, like: Any, compute: Callable[[], Any]) -> Any:
         """A kept part, or the computed one, which is then kept."""
