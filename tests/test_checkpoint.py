@@ -57,7 +57,8 @@ def test_a_kept_part_is_not_computed_again():
     store = InMemory()
     first = progress_with(store)
     made = first.part(1, "buffer", blank_buffer(2), lambda: compute(first))
-    assert store.lines == [{"event": "part", "level": 1, "part": "buffer", "record": first.levels[1].as_dict()}]
+    entry = {"event": "part", "level": 1, "part": "buffer", "evaluations": first.ledger.total}
+    assert store.lines == [entry | {"record": first.levels[1].as_dict()}] and first.ledger.total > 0
 
     resumed = progress_with(store)
     found = resumed.part(1, "buffer", blank_buffer(2), lambda: pytest.fail("computed again"))
@@ -114,6 +115,6 @@ def test_the_level_table():
     header, first, second = level_table([LevelRecord(0, 4.0), told])
     assert len(header) == len(first) == len(second)
     assert header[:5] == ["level", "T", "proposal", "predicted", "ESS"]
-    assert first[:5] == ["0", "4", "-", "-", "-"] and first[-1] == "0"
-    assert second[:5] == ["1", "2", "log_T", "0.450", "0.500"] and "300" in second and second[-1] == "1,234"
+    assert first[:5] == ["1", "4", "-", "-", "-"] and first[-1] == "0"
+    assert second[:5] == ["2", "2", "log_T", "0.450", "0.500"] and "300" in second and second[-1] == "1,234"
     assert dict(zip(header, second, strict=True))["Pareto k"] == "0.62"

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +64,29 @@ def test_the_run_leaves_a_whole_folder_and_judging_costs_no_evaluation(made):
     assert "metrics" not in result["ledger"]["points"] and result["evaluations"] > 0
     assert read_arrays(place / "run" / "evaluation.npz")["draws"].shape == (32, 3)
     assert "verdict" in out and (place / "run" / "report.html").exists()
+
+
+def test_the_run_prints_its_answer(made):
+    lines = made[1].splitlines()
+    start = next(i for i, line in enumerate(lines) if line.split()[:3] == ["parameter", "mean", "sd"])
+    assert [line.split()[0] for line in lines[start + 1 : start + 4]] == ["m[0]", "m[1]", "s"]
+    assert "Monte Carlo standard error" in lines[start + 4]
+
+
+def test_without_out_a_run_has_a_new_folder_of_its_own(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "own_model-log_density").mkdir(parents=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "tempering.lab.run.run",
+            lambda config, out, *_, **__: Path(out).mkdir() or {"metrics": {"a": {"value": 1.0}}},
+        )
+        with without_report():
+            model = f"{made[0] / 'own_model.py'}:log_density"
+            for number in (2, 3):
+                code, _, errors = command("run", model, "--method", "pt_dm", "--set", *PT_DM_CHANGES)
+                assert code == 0 and f"folder runs/own_model-log_density-{number}; `tempering watch" in errors
+    assert len(list((tmp_path / "runs").iterdir())) == 3
 
 
 def test_draws_come_back_by_name_and_the_verdict_in_words(made, tmp_path):

@@ -98,7 +98,6 @@ def test_a_bad_preset_or_setting_is_refused(tmp_path):
     assert "budget = 0 is not allowed" in refused("run", PTSD, *out, "--budget", 0)
     assert "needs a pilot run" in refused("run", "mog40-paper", *out, "--set", "ladder.hottest=none")
     assert "unknown target" in refused("run", PTSD, *out, "--set", "target.name=mog41")
-    assert "--out is missing" in refused("run", PTSD)
     line = refused("run", PTSD, *out, "--budget", 5, "--set", *PTSD_CHANGES)
     assert "more than the budget of 5" in line and "--set" in line
     # Where the budget sets the sizes, one that is too small is refused, and so is a size.
@@ -132,12 +131,14 @@ def test_the_parser_refuses_what_it_cannot_read(arguments):
     [
         (("lst",), "unknown command 'lst' (did you mean list?); `tempering --help`"),
         (("walk",), "unknown command 'walk'; `tempering --help`"),
+        (("version",), "unknown command 'version' (did you mean --version?)"),
+        ((), "a command is missing, such as `tempering list`"),
         (("run", "mog40", "--sed", "3"), "unknown argument '--sed' (did you mean --seed?); `tempering run --help`"),
         (("sample", "x", "--quasi_random=1"), "unknown argument '--quasi_random=1' (did you mean --quasi-random?)"),
         (("--al", "list"), "unknown argument '--al' (did you mean --all?); `tempering list --help`"),
         (("run", "mog40", "mw32"), "unknown argument 'mw32'; `tempering run --help`"),
         (("evaluate",), "the following arguments are required: folder; `tempering evaluate --help`"),
-        (("run", "mog40", "--seed", "three"), "argument --seed: invalid whole number: 'three'"),
+        (("run", "mog40", "--seed", "three"), "argument --seed: invalid whole number: 'three'; one is written 100000"),
     ],
 )
 def test_the_parser_says_what_is_wrong_and_what_is_near(arguments, words):

@@ -142,12 +142,15 @@ def test_changes_are_checked_together():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("training.num_step=5", r"unknown setting 'training.num_step'; did you mean 'training.num_steps'\?"),
-        ("trainning.num_steps=5", r"unknown setting 'trainning'; did you mean 'training'\?; known here: .*settings"),
-        ("settings.trainning.num_steps=5", r"unknown setting 'settings.trainning'; did you mean 'settings.training'\?"),
+        ("training.num_step=5", r"unknown setting 'training.num_step' \(did you mean 'training.num_steps'\?\)"),
+        ("trainning.num_steps=5", r"unknown setting 'trainning' \(did you mean 'training'\?\); known here: .*settings"),
+        (
+            "settings.trainning.num_steps=5",
+            r"unknown setting 'settings.trainning' \(did you mean 'settings.training'\?\)",
+        ),
         ("buffer_size.x=5", r"unknown setting 'buffer_size.x': buffer_size is one value, not a group"),
         ("last_refinement.num_steps=5", r"last_refinement is None here; give all of it, .*=\{\"num_steps\": 5\}"),
-        ("seeds=5", r"unknown setting 'seeds'; did you mean 'seed'\?"),
+        ("seeds=5", r"unknown setting 'seeds' \(did you mean 'seed'\?\)"),
         ("training.num_steps", r"--set 'training.num_steps' .*must be name=value"),
         ("=5", r"--set '=5' .*must be name=value"),
         ("", r"must be name=value"),

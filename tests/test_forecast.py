@@ -25,7 +25,13 @@ def test_a_like_fit_says_how_long_it_will_take(place):
     assert expected_seconds(KIND) == SECONDS
     assert expected_seconds(dataclasses.replace(KIND, dim=11)) == {"training": 30.0}
     remember(KIND, {"training": 11.0})
-    assert expected_seconds(KIND) == {"training": 11.0}  # the latest
+    assert expected_seconds(KIND) == {"training": 11.0}
+    for took in (400.0, 12.0, 13.0, 14.0):
+        remember(KIND, {"training": took})
+    assert expected_seconds(KIND) == {"training": 13.0}, "one slow fit does not decide"
+    for took in (20.0, 21.0, 22.0, 23.0):
+        remember(KIND, {"training": took})
+    assert expected_seconds(KIND) == {"training": 21.0}, "older ones are forgotten"
 
 
 @pytest.mark.parametrize(

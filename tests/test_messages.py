@@ -22,7 +22,9 @@ FAULTS = {
     "a wrong article": re.compile(
         r"\b(?:a (?=[aeio]|un[^i]|u[^ns])(?!one|eu)|an (?=[b-df-gj-np-tv-z])(?!ndarray|npz|nc\b|mp|x\b|f-))[a-z]+"
     ),
-    "our dialect": re.compile(r"\b(so many|told|dear|dearer|as few|polish|scouted|thereof|gone on with)\b"),
+    "our dialect": re.compile(
+        r"\b(so many|told|dear|dearer|as few|polish|scouted|thereof|gone on with|mend|anew|foretold)\b"
+    ),
     "`no` for `not a`": re.compile(r"\b(is|are|that is|which is) no (array|file|path|list|tree|page|part|sample)\b"),
     "an article for `per`": re.compile(r"% a [a-z]+|\b(evaluation|draw|value|key|row)s? an? (point|draw|level)\b"),
 }

@@ -98,8 +98,8 @@ def test_the_word_none_is_a_choice_where_it_is_one():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"training.num_stpes": 5}, r"unknown setting 'training.num_stpes'; did you mean 'training.num_steps'\?"),
-        ({"trainning.num_steps": 5}, r"unknown setting 'trainning'; did you mean 'training'\?"),
+        ({"training.num_stpes": 5}, r"unknown setting 'training.num_stpes' \(did you mean 'training.num_steps'\?\)"),
+        ({"trainning.num_steps": 5}, r"unknown setting 'trainning' \(did you mean 'training'\?\)"),
         ({"zzz": 5}, "unknown setting 'zzz'; known here: .*training"),
         ({"training.num_steps": "many"}, "training.num_steps = 'many' is not allowed: it must be of type int"),
         ({"training.num_steps": 0}, "training.num_steps = 0 is not allowed: it must be an integer of at least 1"),

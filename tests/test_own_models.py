@@ -202,7 +202,7 @@ def test_what_is_no_model_is_refused_with_what_to_do(place, given, options, word
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1 / 0", "broken.py raised ZeroDivisionError in line 2: division by zero; mend it"),
+        ("1 / 0", "broken.py raised ZeroDivisionError in line 2: division by zero; fix it"),
         ("def f(:", "broken.py is not Python in line 2"),
         ("import pymc_of_nowhere", "broken.py in line 2 needs pymc_of_nowhere, which is not installed"),
         (
@@ -254,7 +254,7 @@ def test_the_command_plans_a_run_of_ones_own(place):
         assert max(map(len, out.splitlines())) <= 80
         line = refused("run", "mog40", "--dim", 3, "--out", "x")
         assert "--dim is for a model of your own" in line
-        assert "--out is missing" in refused("run", "model.py:log_density", "--dim", 3)
+        assert "your own model, 1 dimension\n" in command("run", "model.py:log_density", "--dim", 1, "--dry-run")[1]
         assert "--json is for --dry-run" in refused("run", "mog40", "--json", "--out", "x")
         assert "is not a file" in refused("run", "modle.py:f", "--out", "x")
     assert not (place / "x").exists()

@@ -285,7 +285,7 @@ def test_a_damaged_cache_is_refused_by_its_name(cache, name, damage):
     path = cache / "reference" / "dw4" / "40" / name
     damage(path)
     line = refused("reference", "dw4", "-n", 40)
-    assert str(path) in line and "--force makes it anew" in line
+    assert str(path) in line and "--force makes it again" in line
     if (path.parent / "reference.json").exists():
         with pytest.raises(RunFolderError, match=name):
             load_reference("dw4", 40)

@@ -93,8 +93,13 @@ def test_a_killed_run_says_how_to_go_on(run):
     assert command("watch", run.path, "--once")[0] == 0, "somebody holds the lock: it goes on"
     run.close()
     code, out, errors = command("watch", run.path)
-    assert code == 1 and "stopped" in out and "777" in out
+    assert code == 1 and "stopped" in out and "777" in out and "in finished parts" not in out
     assert "process of this run has ended" in errors and f"`tempering resume {run.path}`" in errors
+    (run.path / PROGRESS).unlink()  # as Ctrl-C leaves it
+    entry = {"event": "part", "level": 0, "part": "atlas", "evaluations": 654}
+    with (run.path / "stats.jsonl").open("a") as lines:
+        lines.write(json.dumps({"seconds": 1.0, **entry}) + "\n")
+    assert "654 of 20,000, in finished parts" in " ".join(command("watch", run.path)[1].split())
 
 
 def test_a_finished_run_is_shown_with_its_verdict_and_ends_at_once(run):

@@ -176,7 +176,7 @@ def test_bad_trees_are_refused(like, message):
     [
         ({"mu": np.zeros(2)}, r"x is \{mu: \(2,\)\}, which is not nested like \{mu: \(2,\), sigma: \(\)\}"),
         ({"mu": np.zeros(2), "sigma": 0.0, "tau": 0.0}, "not nested like"),
-        (np.zeros(3), "not nested like"),
+        (np.zeros(3), "x is a NumPy array, which is not nested like .*; give a dict with these names"),
         ({"mu": np.zeros(3), "sigma": 0.0}, "they must be .* or all have one more leading axis"),
         ({"mu": np.zeros((4, 2)), "sigma": 0.0}, "one more leading axis"),
         ({"mu": np.zeros((4, 2)), "sigma": np.zeros(3)}, "one more leading axis"),

@@ -12,7 +12,9 @@ from tempering.cli.options import COMMANDS
 
 HISTORY = ("docs/decisions/", "docs/log.md", "CHANGELOG.md")
 """Kept as they were written."""
-DIALECT = re.compile(r"\b(so many|told|dear|dearer|as few|polish|scouted|thereof|gone on with)\b", re.IGNORECASE)
+DIALECT = re.compile(
+    r"\b(so many|told|dear|dearer|as few|polish|scouted|thereof|gone on with|mend|anew|foretold)\b", re.IGNORECASE
+)
 MOST_WORDS = 45
 
 

@@ -33,6 +33,8 @@ def _in_box(x, value):
     return jnp.where(jnp.all(jnp.abs(x) < 4.0), value, -jnp.inf)
 
 
+_FIVE = np.array([5])
+"""Only a plain number as an index is refused before the pilot."""
 HOPELESS = {
     "energy": (lambda x: 0.5 * jnp.sum(x**2), "-energy"),
     "energy of wells": (lambda x: jnp.sum((x**2 - 4.0) ** 2), "-energy"),
@@ -46,7 +48,7 @@ HOPELESS = {
     "ridge": (lambda x: -0.5 * (x[0] + x[1] - 1.0) ** 2 - 0.5 * x[2] ** 2, "does not fall off"),
     "angles": (lambda x: 3.0 * jnp.sum(jnp.cos(x)), "does not fall off"),
     "too many dimensions": (lambda x: -0.5 * jnp.sum(x[:2] ** 2), r"coordinate 2 \(numbered from 0\).*`dim` = 3"),
-    "index out of range": (lambda x: -0.5 * (x[0] ** 2 + (x[5] - 1.0) ** 2), r"coordinate 1 \(numbered"),
+    "index out of range": (lambda x: -0.5 * (x[0] ** 2 + jnp.sum((x[_FIVE] - 1.0) ** 2)), r"coordinate 1 \(numbered"),
     "two idle coordinates": (lambda x: -0.5 * x[1] ** 2, "coordinates 0 and 2"),
 }
 FINE = {

@@ -31,7 +31,7 @@ def letters_of_users():
 
 TEMPERATURES = (60.0, 30.0, 15.0, 7.5, 3.5, 1.8, 1.0)
 GOOD = Finding("final weights", "good", "effective share 0.430 of 10,000 draws", "they can be relied on")
-NOTE = Finding("usable values", "note", "3 values not finite", "none was accepted", "mend the density there")
+NOTE = Finding("usable values", "note", "3 values not finite", "none was accepted", "fix the density there")
 VERDICT = Verdict((GOOD, NOTE)).as_dict()
 
 

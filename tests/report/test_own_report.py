@@ -60,6 +60,7 @@ def test_a_run_that_is_still_going_says_so_and_reloads(a_copy):
     with FileLock(folder / ".lock"):
         text = make_report(folder).read_text(encoding="utf-8")
     assert 'http-equiv="refresh"' in text and "This run is still going" in text and "Still running" in text
+    assert "<dd>1,234<small>" in text, "the card has them too"
     assert "1,234 of 4,000 evaluations; now training at level 2 of 4; 1 min 05 s so far" in text and "--report" in text
     text = make_report(folder).read_text(encoding="utf-8")  # the lock is free: its process is gone
     assert 'http-equiv="refresh"' not in text and "this run is not finished" in text

@@ -94,7 +94,7 @@ def test_figures_follow_the_theme_of_the_page():
     text = themed_svg(svg, "one", 'what "it" shows')
     assert 'id="one-p1"' in text and "url(#one-p1)" in text and 'href="#one-p1"' in text and "metadata" not in text
     assert "fill: var(--cffffff); stroke: var(--c1f2328)" in text and 'style="fill: var(--c0d0887)"' in text
-    assert 'aria-label="what &quot;it&quot; shows"' in text and "max-width:96px" in text
+    assert 'aria-label="what &quot;it&quot; shows"' in text and "max-width:96px;--own:96px" in text
     light, dark = (dict(rule.split(":") for rule in rules.split(";")) for rules in theme_rules([text]))
     assert light == {"--c0d0887": "#0d0887", "--c1f2328": "#1f2328", "--cffffff": "#ffffff"}
     assert dark["--cffffff"] == "#15181c" and int(dark["--c1f2328"][1:3], 16) > 0xC0, "paper and ink change places"
@@ -230,7 +230,7 @@ def test_plain_lines_of_quality_are_aligned_and_complete(plane_run):
     for words in ("evaluations 1,340,000", "± 0.021", "5 min 12 s", "failed: paper_w2"):
         assert words in rest
     finding, verdict = lines[-2:]
-    assert finding == "note: usable values: 3 values not finite; none was accepted; mend the density there"
+    assert finding == "note: usable values: 3 values not finite; none was accepted; fix the density there"
     assert verdict == "verdict: trustworthy"
     assert "warning: of an older version" in quality_lines({**result, "warnings": ["of an older version"]})
 

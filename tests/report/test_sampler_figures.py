@@ -1,6 +1,7 @@
 """The figures of `sampler.plot`: which there are, and the numbers in them, read back from the axes."""
 
 import dataclasses
+import logging
 import shutil
 
 import jax
@@ -18,6 +19,7 @@ from tempering.plots.sampler_figures import (
     sampler_figures,
     write_figures,
 )
+from tempering.plots.style import bytes_of, render
 from tempering.registry import make_target
 from tempering.runs.records import LevelRecord, level_table
 from tempering.runs.storage import read_json, write_arrays
@@ -101,11 +103,19 @@ def test_marginals_are_those_of_draws_weights_and_levels(plane_run):
     ]
 
 
+def test_a_pdf_keeps_what_fonts_are_made_of_to_itself(caplog):
+    with caplog.at_level(logging.INFO):
+        assert bytes_of(render(2.0, 1.0, lambda figure: figure.suptitle("a word")), "pdf").startswith(b"%PDF")
+        assert not caplog.records
+        logging.getLogger("fontTools.subset").info("this would be seen")
+    assert len(caplog.records) == 1
+
+
 def test_the_tail_of_the_weights_says_what_it_is_worth(plane_run):
     heavy = (3.0 * RNG.standard_exponential(600)).astype(np.float32)
     heavy[:5] = -np.inf
     for log_weights, words in (
-        (LOG_WEIGHTS, "at most 0.7, as far as the draws reach"),
+        (LOG_WEIGHTS, "good: at most 0.7"),
         (heavy, "above 0.7: a heavy tail"),
     ):
         figure = sampler_figures(SamplerContents(_facts(plane_run), DRAWS, log_weights))["weights"]

@@ -229,7 +229,7 @@ class BlackBox:
         self.store, self._dealer.drains = None, False
 
     def close(self) -> None:
-        """End worker processes and leave the store, if any; a later evaluation starts and opens them anew."""
+        """End worker processes and leave the store, if any; a later evaluation starts and opens them again."""
         self.engine.close()
         self.close_store()
 

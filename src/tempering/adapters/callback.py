@@ -52,7 +52,7 @@ class CallbackTarget(Target):
         return _log_density(self.box, x)
 
     def close(self) -> None:
-        """End own worker processes and leave the store of points, if any; a later evaluation opens them anew."""
+        """End own worker processes and leave the store of points, if any; a later evaluation opens them again."""
         self.box.close()
 
     def __enter__(self) -> "CallbackTarget":

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.indices import index_outside
 from tempering.adapters.structure import StructuredTarget, hashable
 from tempering.errors import DensityError, SettingsError, first_line, what_is
 from tempering.settings import require_count
@@ -58,8 +59,8 @@ def as_target(density: Any, dim: int | None = None) -> Target:
     Raises:
         SettingsError: if `dim` is missing, not a positive integer, or contradicts the object; if an optional attribute
             is of another kind than a target's.
-        DensityError: if the density does not map (dim,) float32 to one real number, raises, has no gradient, or
-            cannot be batched by jax.vmap.
+        DensityError: if the density does not map (dim,) float32 to one real number, raises, has a fixed index outside
+            its array, has no gradient, or cannot be batched by jax.vmap.
     """
     if isinstance(density, TargetLike):
         if dim is not None and dim != density.dim:
@@ -77,6 +78,7 @@ def as_target(density: Any, dim: int | None = None) -> Target:
             "and `log_density(x)`"
         )
     _check_value(target)
+    _check_indices(target)
     _check_gradient(target)
     return target
 
@@ -103,7 +105,7 @@ def _adopted(density: Any) -> FunctionTarget:
         if not isinstance(value, kind) or name == "init" and np.shape(value)[1:] != (density.dim,):
             raise SettingsError(
                 f"the attribute {name} of {what_is(density)} is {what_is(value)}; a target's {name} is "
-                f"{words}: mend it, or give it another name"
+                f"{words}: fix it, or give it another name"
             )
     if "reference" in brought:
         check_reference(brought["reference"], density.dim)
@@ -135,6 +137,19 @@ def _check_value(target: Target) -> None:
         raise DensityError(
             f"log_density returned {got} for {_point(target)}; it must return one real number, of shape () and a "
             "floating dtype: sum over coordinates, and do not batch"
+        )
+
+
+def _check_indices(target: Target) -> None:
+    """Of a function of a user's own: library targets have tests of their own, and take longer to trace."""
+    if not isinstance(target, FunctionTarget | StructuredTarget):
+        return
+    outside = index_outside(target.log_density, (target.dim,))
+    if outside is not None:
+        index, length = outside
+        raise DensityError(
+            f"log_density takes element {index} of an axis of length {length}, where JAX gives the nearest element "
+            "without a word; correct the index or `dim`, and take element -1 if you mean the last"
         )
 
 

@@ -77,7 +77,10 @@ class Structure:
         """
         pairs, treedef = _flattened(tree, what)
         if treedef != self.treedef:
-            raise SettingsError(f"{what} is {_described(tree)}, which is not nested like {self}")
+            given = _described(tree) if isinstance(tree, dict) else what_is(tree)
+            node = self.treedef.node_data()
+            remedy = "; give a dict with these names" if node is not None and node[0] is dict else ""
+            raise SettingsError(f"{what} is {given}, which is not nested like {self}{remedy}")
         leaves = [_as_numbers(leaf, what, _name(path)) for path, leaf in pairs]
         leading = {leaf.shape[: max(0, leaf.ndim - len(s))] for leaf, s in zip(leaves, self.shapes, strict=True)}
         fits = all(leaf.shape[leaf.ndim - len(s) :] == s for leaf, s in zip(leaves, self.shapes, strict=True))

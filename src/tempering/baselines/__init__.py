@@ -1,1 +1,1 @@
-"""WHAT WE ARE COMPARED WITH: six learned samplers of others, written anew under one contract and one counter."""
+"""WHAT WE ARE COMPARED WITH: six learned samplers of others, rewritten under one contract and one counter."""

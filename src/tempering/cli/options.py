@@ -105,7 +105,7 @@ COMMANDS: dict[str, Command] = {
         "Fit a preset or your own model, judge it and write its report.",
         (
             _option("model", metavar="MODEL", values="model", help=_MODEL_HELP),
-            _path("--out", values="folder", help="a new folder for the run; needed unless --dry-run"),
+            _path("--out", values="folder", help="a new folder for the run (default: a folder in runs/ with its name)"),
             _whole("--seed", help="everything random follows from it"),
             _whole("--budget", help="the largest number of evaluations, such as 1e5"),
             _TIME_LIMIT,

@@ -17,12 +17,16 @@ _FIRST = (
     "--dim 3 --out runs/mine` fits one of your own."
 )
 
+_NO_COMMAND = "a command is missing, such as `tempering list` or `tempering run mog40`"
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser that refuses in one line, as everything else here does."""
 
     def error(self, message: str) -> NoReturn:
-        message = message.replace("invalid whole value", "invalid whole number")
+        if "invalid whole value" in message:
+            message = message.replace("whole value", "whole number") + "; one is written 100000, 100_000 or 1e5"
+        message = message.replace("the following arguments are required: COMMAND", _NO_COMMAND)
         raise SettingsError(f"{message}; `{self.prog} --help` shows what is allowed")
 
 
@@ -43,7 +47,9 @@ def parsed(arguments: list[str]) -> Callable[[], int | None]:
         )
         allowed[name] = [word for each in command.options for word in _added(own, each)]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        parser.error(f"unknown command {arguments[0]!r}{nearest(arguments[0], COMMANDS)}")
+        option = f"--{arguments[0]}" if arguments[0] in ("help", "version") else None
+        hint = f" (did you mean {option}?)" if option else nearest(arguments[0], COMMANDS)
+        parser.error(f"unknown command {arguments[0]!r}{hint}")
     _refuse_unknown(arguments, allowed, parser)
     given, unknown = parser.parse_known_args(arguments)
     named = vars(given)

@@ -30,7 +30,9 @@ _WORDS = {
 def plan_lines(config: Any, target: Any, stages: Sequence[StagePlan]) -> list[str]:
     """The plan of a run in lines of at most 80 characters."""
     outer = target.dim if target.chart is None else target.chart.full_dim
-    size = f"{outer} dimensions" if outer == target.dim else f"{outer} dimensions, {target.dim} unconstrained"
+    size = f"{outer} dimension{'' if outer == 1 else 's'}" + (
+        "" if outer == target.dim else f", {target.dim} unconstrained"
+    )
     lines = [
         f"run      {config.name}",
         f"target   {config.target.name if config.target.name != 'own model' else 'your own model'}, {size}",

@@ -1,12 +1,14 @@
 """Commands that fit and judge: run, resume, evaluate. They hold no algorithm; `tempering.lab.run` carries them out."""
 
+import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from tempering.cli.options import whole
 from tempering.cli.wrapping import print_verdict
-from tempering.errors import RunFolderError, SettingsError
+from tempering.errors import SettingsError
 from tempering.lab.catalogue import read, unknown_preset
 from tempering.lab.model_files import is_model
 from tempering.settings import require_count, require_positive
@@ -48,7 +50,9 @@ def run(
         return
     check_budget(config.settings, target, config.budget)
     if out is None:
-        raise RunFolderError("--out is missing: give a new folder for the run, such as --out runs/first")
+        out = _new_folder(config.name)
+        if not quiet:
+            print(f"folder {out}; `tempering watch {out}` follows the run", file=sys.stderr)
     from tempering.lab.run import run as carry_out
     from tempering.runs.display import choose_display
 
@@ -184,12 +188,31 @@ def _finish(folder: Path, result: dict) -> None:
     from tempering.lab.report import make_report, quality_lines
 
     print_verdict("\n".join(quality_lines(result)), folder)
+    if not result.get("metrics"):  # a model of one's own, whose answer nobody knows yet
+        _print_answer(folder)
     try:
         page = make_report(folder)
     except SettingsError as error:  # a package is missing; the run stands
         print(f"\nno report: {error}; then `tempering report {folder}`")
         return
     print(f"\nfigures  {folder / 'figures'}\nreport   {page}")
+
+
+def _print_answer(folder: Path) -> None:
+    """The table of parameters, as it is on the page of the run."""
+    from tempering.lab.report import read_contents
+    from tempering.sampler.words import answer_lines
+
+    print("\n".join(answer_lines(read_contents(folder).answer)))
+
+
+def _new_folder(name: str) -> Path:
+    """A folder that does not exist yet, for a run of this name: `runs/mog40`, then `runs/mog40-2`."""
+    model, _, part = name.partition(":")
+    first = Path(model).stem if Path(model).suffix in (".py", ".stan") else Path(model).name
+    plain = re.sub(r"[^\w.-]+", "-", "-".join(filter(None, (first, part)))).strip("-.") or "run"
+    numbered = (f"{plain}-{number}" for number in itertools.count(2))
+    return next(place for own in itertools.chain([plain], numbered) if not (place := Path("runs") / own).exists())
 
 
 def _say_how_to_resume(folder: Path) -> None:

@@ -107,6 +107,7 @@ def view(state: State) -> RenderableType:
     parts: list[RenderableType] = [head]
     planned = event.get("planned") or state.budget
     spent = f"{state.evaluations:,}" + (f" of {planned:,}" if planned else "")
+    spent += ", in finished parts" if state.status == "stopped" and not event else ""
     bars = Table.grid(padding=(0, 2))
     bars.add_row("evaluations", _bar(state.evaluations, planned), spent)
     if state.status == "running" and event:

@@ -53,7 +53,7 @@ def step_with_log_det(
     """One step of a solver, log |det| of its Jacobian J, and the mean of J's eigenvalues.
 
     Integrating the divergence instead is off by the square of the step: on 32 dimensions with 32 Heun steps, log Z came
-    out 0.4 off, and no weight could mend it.
+    out 0.4 off, and no weight could fix it.
 
     Args:
         key: of the probes; unused unless `divergence` is hutchinson.

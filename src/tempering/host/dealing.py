@@ -261,7 +261,7 @@ class _Round:
             return
         pieces, free = list(self.flying.values()), max(0, self.engine.num_ready - self._num_late())
         if sum(piece.begun is not None for piece in pieces) > free:
-            # The pool has shrunk. It begins anew what went down with a worker, and nobody knows what that was.
+            # The pool has shrunk. It begins again what went down with a worker, and nobody knows what that was.
             for piece in pieces:
                 piece.begun = None
         for piece in pieces[:free]:
@@ -352,7 +352,7 @@ class _Round:
             self.dealer.use.busy += now - piece.begun
             error = DensityError(
                 f"a point took longer than timeout = {timeout:g} s, {piece.tries} times; give more time, "
-                "on_failure='reject' to count such points as outside the support, or mend the function"
+                "on_failure='reject' to count such points as outside the support, or fix the function"
             )
             self._failed(again, "timeout", error, Answer(len(piece.rows), None, now - piece.begun))
 

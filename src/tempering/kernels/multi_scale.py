@@ -1,4 +1,4 @@
-"""MALA whose step size is drawn anew each time, over decades: for densities that no one step size suits."""
+"""MALA whose step size is drawn again each time, over decades: for densities that no one step size suits."""
 
 import equinox as eqx
 import jax

@@ -1,6 +1,6 @@
 """The presets in a few words each, kept in catalogue.json, so that a list and a typo need no JAX.
 
-`python -m tempering.lab.catalogue` writes the file anew; a test compares it with the presets.
+`python -m tempering.lab.catalogue` writes the file again; a test compares it with the presets.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The named runs of DDS, CMCD, iDEM and BNEM: the settings of the paper's comparison, and a smaller run of each.
 
-Two settings that are known to be broken have a mended run beside the published one (`-mended`): noise of 1 on
+Two settings that are known to be broken have a fixed run beside the published one (`-mended`): noise of 1 on
 Many-Well-32, which does not cover the density, and an average of weights that never begins. docs/baselines-notes.md has
 the choices.
 """

@@ -158,7 +158,7 @@ def langevin(
 ) -> tuple[Float[Array, "particle dim"], int]:
     """Draws moved by Langevin steps with a Metropolis correction, one chain a draw: num_steps + 1 evaluations each.
 
-    The first half of the steps adapts their size. It mends energies, which are local, and not the weights of modes.
+    The first half of the steps adapts their size. It fixes energies, which are local, and not the weights of modes.
 
     Returns:
         The points, and how many draws had no usable density and were replaced by others before the first step.

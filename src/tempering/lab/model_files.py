@@ -102,7 +102,7 @@ def _module_file(name: str) -> Path:
         found = importlib.util.find_spec(name) if all(part.isidentifier() for part in name.split(".")) else None
     except Exception as error:  # of a package on the way, which is imported
         raise SettingsError(
-            f"the package of {name} cannot be imported: {type(error).__name__}: {first_line(error)}; mend it, or "
+            f"the package of {name} cannot be imported: {type(error).__name__}: {first_line(error)}; fix it, or "
             f"give the file, as in {_HOW}"
         ) from error
     if found is None or found.origin is None or not Path(found.origin).is_file():
@@ -178,7 +178,7 @@ def _run(source: Source) -> ModuleType:
         raise SettingsError(_without(error, source)) from error
     except SyntaxError as error:
         raise SettingsError(
-            f"{source.path.name} is not Python in line {error.lineno}: {error.msg}; mend it, and try `python "
+            f"{source.path.name} is not Python in line {error.lineno}: {error.msg}; fix it, and try `python "
             f"{source.path.name}`"
         ) from error
     except SystemExit as error:
@@ -188,7 +188,7 @@ def _run(source: Source) -> ModuleType:
         ) from error
     except Exception as error:
         raise SettingsError(
-            f"{source.path.name} raised {type(error).__name__}{_line(error, source)}: {first_line(error)}; mend it, "
+            f"{source.path.name} raised {type(error).__name__}{_line(error, source)}: {first_line(error)}; fix it, "
             f"and try `python {source.path.name}`"
         ) from error
 

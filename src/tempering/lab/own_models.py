@@ -199,7 +199,7 @@ def evaluating(config: RunConfig, target: Target, folder: Path | None = None) ->
         if not lines:
             raise
         raise DensityError(
-            f"{config.name} raised {type(error).__name__} in line {lines[-1]}: {first_line(error)}; mend it and run it "
+            f"{config.name} raised {type(error).__name__} in line {lines[-1]}: {first_line(error)}; fix it and run it "
             "in a new folder, or put right what it needs and use `tempering resume`"
         ) from error
 

@@ -120,7 +120,7 @@ def cached_reference(
     Args:
         out: the folder; None takes the cache's.
         seed: None takes 0, or that of the set that is found; likewise for chains and steps.
-        force: make it anew whatever lies there.
+        force: make it again whatever lies there.
 
     Returns:
         The reference, its folder, and whether it was found there.
@@ -183,9 +183,9 @@ def _read(folder: Path, config: TargetConfig) -> tuple[Reference, dict[str, Any]
     try:
         record, arrays = read_json(folder / _RECORD), read_arrays(folder / _ARRAYS)
     except RunFolderError as error:
-        raise RunFolderError(f"{error}; `tempering reference` with --force makes it anew") from error
+        raise RunFolderError(f"{error}; `tempering reference` with --force makes it again") from error
     if record.get("format") != _FORMAT or record["num"] != len(arrays["positions"]):
-        raise RunFolderError(f"{folder} holds no reference of this version; --force makes it anew")
+        raise RunFolderError(f"{folder} holds no reference of this version; --force makes it again")
     reference = Reference(arrays["positions"], arrays["log_density"], record["evidence"], record["evaluations"])
     # Names outlive densities: a few stored values against the density of today.
     target, few = make_target(config.name, **config.arguments), reference.positions[:8]
@@ -193,5 +193,5 @@ def _read(folder: Path, config: TargetConfig) -> tuple[Reference, dict[str, Any]
         jax.vmap(target.log_density)(jnp.asarray(few)), reference.log_density[:8], rtol=1e-3, atol=1e-2
     )
     if not is_same:
-        raise RunFolderError(f"the reference in {folder} belongs to another density; --force makes it anew")
+        raise RunFolderError(f"the reference in {folder} belongs to another density; --force makes it again")
     return reference, record

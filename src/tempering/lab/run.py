@@ -94,7 +94,7 @@ def resume(
 def improve_folder(
     folder: str | Path, budget: int, on_event: OnEvent = ignore_event, *, devices: Any = None
 ) -> dict[str, Any]:
-    """Go on with a finished run by `budget` evaluations more (`Sampler.improve`) and judge it anew.
+    """Go on with a finished run by `budget` evaluations more (`Sampler.improve`) and judge it again.
 
     The improved sampler takes the place of the old one, which is kept in `before-1`, `before-2`, ...
     """

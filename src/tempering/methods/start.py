@@ -48,7 +48,7 @@ def own_start(init: Any, target: Any, scale: float, *, prefers_own: bool = False
         try:
             points = init(key, num)
         except Exception as error:
-            raise SettingsError(f"init(key, {num}) raised {type(error).__name__}: {error}; mend it") from error
+            raise SettingsError(f"init(key, {num}) raised {type(error).__name__}: {error}; fix it") from error
         rows = rows_of(points, target, f"init(key, {num})", num)
         return _inward(rows, target)
 

@@ -102,7 +102,7 @@ def _pdb(atoms: tuple[Atom, ...], bonds: np.ndarray, conformations: np.ndarray) 
     if len(atoms) > _MOST_ATOMS or np.max(np.abs(conformations)) >= _WIDEST:
         raise SettingsError(
             f"PDB has no place for more than {_MOST_ATOMS:,} atoms or for coordinates beyond {_WIDEST:g} nm; save as "
-            ".dcd, or mend the draws"
+            ".dcd, or fix the draws"
         )
     heads = [_pdb_head(serial, atom) for serial, atom in enumerate(atoms, start=1)]
     tails = [f"  1.00  0.00          {atom.element.upper():>2}  " for atom in atoms]

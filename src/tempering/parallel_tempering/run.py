@@ -275,7 +275,7 @@ def _refuse_unusable(chain: ChainState, num_bad: int, num_points: int, *, is_var
         raise DensityError(
             f"log_density is usable at none of the {num_points} starting points ({num_nan} NaN, {num_outside} -inf, "
             f"{num_above} +inf, the rest without a finite gradient); it must be finite, with a finite gradient, on its "
-            "support: pass `init=` points inside the support, a fitting `scale=`, or mend the density"
+            "support: pass `init=` points inside the support, a fitting `scale=`, or fix the density"
         )
     if is_flat and is_varying:
         raise DensityError(

@@ -157,7 +157,7 @@ def weights_figure(contents: RunContents) -> Picture | None:
     title += f"largest hundredth {shares[: max(1, num // 100)].sum():.1%}"
     k = pareto_k(np.where(np.isfinite(log_weights), log_weights, -np.inf))
     if np.isfinite(k):
-        words = ("at most {}, as far as the draws reach", "above {}: a heavy tail, which the verdict judges")
+        words = ("good: at most {}", "above {}: a heavy tail, which the verdict judges")
         title += f"\nPareto k {round(k, 2) + 0.0:.2f}, {words[k > RELIABLE_K].format(RELIABLE_K)}"
     if num_zero:
         title += f"\n{num_zero:,} weights are zero or undefined"

@@ -5,7 +5,9 @@ is touched, and the user's own style does not leak in: the same folder gives the
 """
 
 import io
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -114,9 +116,21 @@ def bytes_of(figure: Picture, form: str) -> bytes:
     import matplotlib.style
 
     stream = io.BytesIO()
-    with matplotlib.style.context(["default", _STYLE, FILE_STYLE]):
+    with matplotlib.style.context(["default", _STYLE, FILE_STYLE]), _without_notes_on_fonts():
         figure.savefig(stream, format=form, dpi=DPI if form == "png" else 2 * DPI, metadata=_METADATA[form])
     return stream.getvalue()
+
+
+@contextmanager
+def _without_notes_on_fonts() -> Iterator[None]:
+    """A PDF makes fontTools log hundreds of lines of level INFO, which a user who asked for progress would see."""
+    notes = logging.getLogger("fontTools")
+    level = notes.level
+    notes.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        notes.setLevel(level)
 
 
 FILE_STYLE: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "tempering", "pdf.fonttype": 42}
@@ -242,4 +256,5 @@ def coloured_words(
     """
     for row, (text, colour) in enumerate(words):
         shown = axes.text(x, y - row * step, text, color=colour, ha="right", va="top", transform=axes.transAxes)
+        shown.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})  # no grid through letters
         shown.set_in_layout(takes_room)

@@ -1,7 +1,7 @@
 """What a method has done so far, and where its finished parts are kept: a killed run goes on from the last one.
 
 The protocol of a store, no files. A part is named by level and kind (pilot, buffer, model). A part that was kept is
-never computed again; a part that was not is computed anew from the same key, so a resumed run ends bit for bit where an
+never computed again; a part that was not is computed from the same key, so a resumed run ends bit for bit where an
 undisturbed one does.
 """
 
@@ -88,9 +88,8 @@ class Journal:
         note = {"ledger": self.ledger.as_dict(), "levels": [record.as_dict() for record in self.ordered()]}
         self.store.save(level, name, arrays_of(tree), note)
         record = self.levels.get(level)
-        self.store.log(
-            {"event": "part", "level": level, "part": name, **({"record": record.as_dict()} if record else {})}
-        )
+        entry = {"event": "part", "level": level, "part": name, "evaluations": self.ledger.total}
+        self.store.log(entry | ({"record": record.as_dict()} if record else {}))
 
     def part(self, level: int, name: str, like: Any, compute: Callable[[], Any]) -> Any:
         """A kept part, or the computed one, which is then kept."""

@@ -22,6 +22,7 @@ __all__ = ["Kind", "expected_seconds", "remember", "with_time_left"]
 
 _FILE = "seconds.jsonl"
 _MOST_LINES = 200
+_MOST_ASKED = 5
 _LIKE = 2.0
 """A fit is like another if dimension and budget differ by this factor at the most."""
 
@@ -65,8 +66,12 @@ def remember(kind: Kind, seconds: dict[str, float]) -> None:
 
 
 def expected_seconds(kind: Kind) -> dict[str, float] | None:
-    """Seconds by stage of the latest of the most similar fits; None where no like fit was made here."""
-    path, best, nearest = _path(), None, math.inf
+    """Seconds by stage of one of the most similar fits; None where no like fit was made here.
+
+    Of the last few it is the one whose whole time is in the middle: one density that was hard to learn, or a machine
+    that was busy once, should not decide for all that come after.
+    """
+    path, found = _path(), []
     for line in [] if path is None else _lines(path):
         try:
             entry = json.loads(line)
@@ -74,9 +79,11 @@ def expected_seconds(kind: Kind) -> dict[str, float] | None:
             seconds = {str(stage): float(took) for stage, took in entry["seconds"].items()}
         except (ValueError, KeyError, TypeError, AttributeError):  # damaged, or of another version
             continue
-        if distance <= nearest and math.isfinite(distance):
-            best, nearest = seconds, distance
-    return best
+        if math.isfinite(distance):
+            found.append((distance, seconds))
+    nearest = min((distance for distance, _ in found), default=None)
+    last = [seconds for distance, seconds in found if distance == nearest][-_MOST_ASKED:]
+    return sorted(last, key=lambda seconds: sum(seconds.values()))[(len(last) - 1) // 2] if last else None
 
 
 def with_time_left(expected: dict[str, float] | None, seconds: Callable[[], dict[str, float]], on_event: OnEvent):

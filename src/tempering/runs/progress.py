@@ -126,6 +126,8 @@ def read_state(path: Path) -> State:
     if ended:
         levels = {int(record["level"]): record for record in ended.get("levels") or []} or levels
     spent = sum(sum((record.get("evaluations") or {}).values()) for record in levels.values())
+    counts = [entry.get("evaluations") for entry in entries if entry.get("event") == "part"]
+    spent = max([spent, *(count for count in counts if isinstance(count, int))])
     if event:
         spent = max(spent, event.get("evaluations") or 0)
     elif ended:

@@ -160,7 +160,7 @@ class Checks(_Plain):
         num_starts: starting points that the initial tempering asked for.
         num_final_draws: draws of the final model that were weighed.
         num_first_draws, unseen_first: how many of them were made at first, and the share of the mass beyond the largest
-            weight that these foretold, where more were made because of it.
+            weight that these predicted, where more were made because of it.
         log_z_final, log_z_final_error: log Z from these draws alone, and its standard error.
         determinants: of these draws' densities: exact, or estimated from random probes and checked, or not.
         num_evidence, hidden_share, hidden_error, num_hidden, predicted_ess_fraction: what samples of hotter levels say
@@ -204,7 +204,6 @@ class Checks(_Plain):
 
 
 _COLUMNS = (
-    ("level", "level", "{:d}"),
     ("T", "temperature", "{:.4g}"),
     ("proposal", "proposal", "{:s}"),
     ("predicted", "predicted_ess_fraction", "{:.3f}"),
@@ -221,10 +220,13 @@ _COLUMNS = (
 
 
 def level_table(levels: list[LevelRecord]) -> list[list[str]]:
-    """The per-level table as text cells, header first; a dash where a level has no such number."""
-    rows = [[title for title, _, _ in _COLUMNS] + ["evaluations"]]
+    """The per-level table as text cells, header first; a dash where a level has no such number.
+
+    Levels are counted from 1, as the display of a run counts them.
+    """
+    rows = [["level", *(title for title, _, _ in _COLUMNS), "evaluations"]]
     for record in levels:
         values = [(getattr(record, name), form) for _, name, form in _COLUMNS]
         cells = ["-" if value is None else form.format(value) for value, form in values]
-        rows.append([*cells, f"{sum(record.evaluations.values()):,}"])
+        rows.append([f"{record.level + 1}", *cells, f"{sum(record.evaluations.values()):,}"])
     return rows

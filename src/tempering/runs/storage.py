@@ -29,6 +29,7 @@ __all__ = [
     "write_json",
 ]
 
+_NOT_WHOLE = "the folder is not one of a run, a sampler or a reference, or not whole; give another, or restore the file"
 _CHECKSUM = "sha256"
 
 
@@ -118,7 +119,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         RunFolderError: if the file is missing, truncated, altered or not ours.
     """
     if not path.is_file():
-        raise RunFolderError(f"{path} is missing; this is not a complete folder of tempering")
+        raise RunFolderError(f"{path} is missing: {_NOT_WHOLE}")
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -126,7 +127,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise RunFolderError(f"{path} is damaged ({error}); {_remedy(path)}") from error
     stored = arrays.pop(_CHECKSUM, None)
     if stored is None:
-        raise RunFolderError(f"{path} carries no checksum; it was not written by tempering")
+        raise RunFolderError(f"{path} carries no checksum: it was not written by tempering; give another folder")
     if str(stored) != _digest_of_arrays(arrays):
         raise RunFolderError(f"{path} is damaged (checksum differs); {_remedy(path)}")
     return arrays
@@ -155,13 +156,13 @@ def read_json(path: Path) -> dict[str, Any]:
         RunFolderError: if the file is missing, not JSON, altered or not ours.
     """
     if not path.is_file():
-        raise RunFolderError(f"{path} is missing; this is not a complete folder of tempering")
+        raise RunFolderError(f"{path} is missing: {_NOT_WHOLE}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{path} is damaged ({error}); {_remedy(path)}") from error
     if not isinstance(content, dict) or _CHECKSUM not in content:
-        raise RunFolderError(f"{path} carries no checksum; it was not written by tempering")
+        raise RunFolderError(f"{path} carries no checksum: it was not written by tempering; give another folder")
     stored = content.pop(_CHECKSUM)
     if stored != _digest_of_json(content):
         raise RunFolderError(f"{path} was altered (checksum differs); {_remedy(path)}")

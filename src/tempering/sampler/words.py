@@ -8,7 +8,7 @@ from tempering.runs.words import duration_text, with_error
 from tempering.sampler.answer import Answer, answer_of
 from tempering.weights.estimates import LEVELS, Estimate
 
-__all__ = ["estimate_rows", "lines_of", "named", "summary_of", "heading_of"]
+__all__ = ["answer_lines", "estimate_rows", "heading_of", "lines_of", "named", "summary_of"]
 
 MOST_ROWS = 12
 """Parameters in a table; `Sampler.estimates` has all."""
@@ -71,7 +71,7 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def summary_of(sampler) -> str:
     """The answer, the cost, ESS, log Z, the level table, every finding that is not good and the verdict, as text."""
-    lines = [heading_of(sampler.method, sampler.dim), *_answer_lines(answer_of(sampler))]
+    lines = [heading_of(sampler.method, sampler.dim), *answer_lines(answer_of(sampler))]
     lines += ["", *_cost_lines(sampler)]
     if sampler.ess_fraction is not None:
         lines.append(f"ESS of the final model's raw weights  {sampler.ess_fraction:.3f}")
@@ -92,7 +92,8 @@ def summary_of(sampler) -> str:
     return "\n".join(lines)
 
 
-def _answer_lines(answer: Answer | None) -> list[str]:
+def answer_lines(answer: Answer | None) -> list[str]:
+    """The table of parameters below an empty line, and what the draws are; nothing without draws."""
     estimates = [] if answer is None else answer.estimates(MOST_ROWS)
     if answer is None or not estimates:
         return []

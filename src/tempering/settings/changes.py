@@ -104,7 +104,7 @@ def unknown(path: str, known: Iterable[str]) -> str:
     """A refusal of an unknown name, with the nearest known one."""
     *group, name = path.split(".")
     near = difflib.get_close_matches(name, known, n=1)
-    guess = f"; did you mean {'.'.join([*group, near[0]])!r}?" if near else ""
+    guess = f" (did you mean {'.'.join([*group, near[0]])!r}?)" if near else ""
     return f"unknown setting {path!r}{guess}; known here: {', '.join(sorted(known))}"
 
 

@@ -73,7 +73,7 @@ def _training(network: Network) -> Training:
 def _sampling(network: Network, dim: int) -> Sampling:
     if not network.is_of_particles:
         return Sampling()
-    # A pair too close, which the flow leaves now and then, is mended by kicks (docs/log.md).
+    # A pair too close, which the flow leaves now and then, is fixed by kicks (docs/log.md).
     churned: dict[str, Any] = {"raw_solver": "churn", "raw_num_steps": 200, "churn": 80.0}
     if network.kind == "egnn":
         # A quarter fewer steps, and the weights of DW-4 are worth the same (docs/log.md).

@@ -59,7 +59,7 @@ class Weighted(eqx.Module):
         raise DensityError(
             f"none of the {self.log_weights.shape[0]} samples of the model has a usable density ({self.num_nonfinite} "
             "NaN, +inf or without a finite gradient or log q, the rest outside the support); one at least is needed: "
-            "train longer, take more levels, or mend the density"
+            "train longer, take more levels, or fix the density"
         )
 
 

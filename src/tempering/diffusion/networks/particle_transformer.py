@@ -147,7 +147,7 @@ class ParticleTransformer(eqx.Module):
     """States from sums of radial features over neighbours, then `depth` blocks, each of which adds to the output.
 
     Between blocks the geometry moves by weighted sums of unit and difference vectors, in units of the noise, and all
-    distances are taken anew. Moves and output start at zero: the best linear denoiser.
+    distances are taken again. Moves and output start at zero: the best linear denoiser.
     """
 
     embedding: Embedding

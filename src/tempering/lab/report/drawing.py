@@ -38,7 +38,8 @@ def themed_svg(svg: bytes, name: str, words: str) -> str:
     head, rest = text.split(">", 1)
     box = re.search(r'viewBox="([^"]*)"', head)
     width = re.search(r'width="([0-9.]+)pt"', head)
-    size = f' style="max-width:{float(width[1]) * 4 / 3:.0f}px"' if width else ""
+    own = f"{float(width[1]) * 4 / 3:.0f}px" if width else ""
+    size = f' style="max-width:{own};--own:{own}"' if width else ""
     # Names of clip paths and markers are shared by all SVGs of a page.
     rest = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', rest)
     rest = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", rest)

@@ -62,7 +62,8 @@ def cards(story: Story) -> list[tuple[str, str, str]]:
         made.append(("independent draws", DASH, "none are kept in this folder"))
     else:
         made.append(("independent draws", f"{answer.effective:,.0f}", f"the worth of {answer.num:,} {answer.source}"))
-    evaluations, budget = _evaluations(result), number_of(result, "budget")
+    spent_so_far = number_of(story.live, "evaluations") if story.state == "running" else None
+    evaluations, budget = spent_so_far or _evaluations(result), number_of(result, "budget")
     spent = "of the density, in the fit" if budget is None else f"of a budget of {budget:,}"
     made.append(("evaluations", number_text(evaluations), spent))
     made.append(("wall time", *_time(story)))

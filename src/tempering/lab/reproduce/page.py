@@ -1,6 +1,6 @@
 """The page of the docs: between marks, every table and figure from the records under results/, ours beside the paper's.
 
-What stands outside the marks is written by hand, and kept. `python benchmarks/results_table.py` writes the page anew.
+What stands outside the marks is written by hand, and kept. `python benchmarks/results_table.py` writes the page again.
 """
 
 from pathlib import Path

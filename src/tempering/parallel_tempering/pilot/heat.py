@@ -123,7 +123,7 @@ class _Oven:
     def bake(
         self, state: TemperingState, units: Units, temperature: float, half: int, *, is_hotter: bool = False
     ) -> _Round:
-        """One round of 2 `half` steps at one temperature; afterwards coordinates are measured anew.
+        """One round of 2 `half` steps at one temperature; afterwards coordinates are measured again.
 
         Args:
             is_hotter: than when `units` were measured: they are measured while chains adapt, too.

@@ -109,7 +109,7 @@ def hopeless(
     if is_flat and np.all(far == lowest):
         return (
             f"log_density is {lowest:.4g} at all {num:,} points of the pilot and far away from them: the integral of "
-            "a flat density is infinite; give `support=` if it is flat within bounds, or mend it"
+            "a flat density is infinite; give `support=` if it is flat within bounds, or fix it"
             + ("; is it a probability that vanishes here, instead of its logarithm?" if lowest == 0.0 else "")
         )
     _, axes = far_points(points, values, gradients)
@@ -143,7 +143,7 @@ def hopeless(
     return (
         f"log_density {what} far away from the start in {np.sum(is_high)} of {is_high.size} directions that were "
         f"looked at (the highest value there is {np.max(last):.4g}, against {highest:.4g} at the points of the pilot): "
-        "the integral of such a density is infinite; give a prior that falls off, or bounds by `support=`, or mend "
+        "the integral of such a density is infinite; give a prior that falls off, or bounds by `support=`, or fix "
         "the sign of a term"
     )
 

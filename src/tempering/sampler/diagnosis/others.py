@@ -53,7 +53,7 @@ def _values(sampler) -> list[Finding]:
             "proposals, samples or training steps met a density that was NaN or +inf, or had no finite gradient; none "
             "was accepted"
         )
-        advice.append("mend the density there, or return -inf outside its support")
+        advice.append("fix the density there, or return -inf outside its support")
     if replaced:
         meanings.append(
             "starting points that could not start a chain (outside the support, or not finite) were replaced by others"
@@ -88,7 +88,7 @@ def _failures(sampler) -> list[Finding]:
     meaning = "they count as outside the support"
     is_much = host.num_failed > BAD_VALUES * spent
     meaning += ", and there are many of them: mass at these points may be missing" if is_much else ""
-    remedy = "`tempering points` on the run's folder lists them; mend the function there, or give a longer `timeout=`"
+    remedy = "`tempering points` on the run's folder lists them; fix the function there, or give a longer `timeout=`"
     return [Finding("points that failed", "doubtful" if is_much else "note", measured, meaning, remedy)]
 
 
