@@ -31,6 +31,7 @@ def test_half_of_the_mass_beside_a_ridge_is_not_overlooked(lacks_it, budget):
             # Second derivatives of a ridge next to nothing: as wide as a thousand.
             covariance=jnp.stack([1e6 * jnp.eye(3), 0.25 * jnp.eye(3)]),
             weight=jnp.asarray([1.0, 1e-9]),
+            num_walls=jnp.zeros(2),
             is_shaped=False,
         )
         journal = SimpleNamespace(ledger=Ledger(budget=budget))

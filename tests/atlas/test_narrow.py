@@ -9,7 +9,7 @@ import pytest
 
 from support.random_checks import must_fail
 from tempering.adapters import as_target
-from tempering.atlas import survey as surveying
+from tempering.atlas import curvature
 from tempering.atlas.adapt import Drawn, draw_more
 from tempering.atlas.even import evened
 from tempering.atlas.mixture import log_densities, mixture_of
@@ -39,7 +39,7 @@ def test_a_long_narrow_turned_mode_shows_its_longest_direction(monkeypatch):
         np.testing.assert_allclose(widths, STDS, rtol=0.05)
 
     sees_all()
-    monkeypatch.setattr(surveying, "_DROWNED", 0.0)
+    monkeypatch.setattr(curvature, "_DROWNED", 0.0)
     must_fail(sees_all)
 
 
