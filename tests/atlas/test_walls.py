@@ -3,6 +3,7 @@
 import dataclasses
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from tests.support.random_checks import must_fail
 
 from tempering.adapters import as_target
 from tempering.atlas import survey as survey_module
+from tempering.atlas.adapt import first_guess
+from tempering.atlas.mixture import drawn_of
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.survey import survey
 from tempering.atlas.walls import at_walls
@@ -102,3 +105,20 @@ def test_the_mass_at_walls_is_that_of_an_exponential(monkeypatch):
     is_exact()
     monkeypatch.setattr(Optima, "num_walls", np.zeros(1))
     must_fail(is_exact)
+
+
+def test_a_reference_at_walls_begins_where_the_mass_is(monkeypatch):
+    """A width inside of each of four walls; of draws about the corner itself one in sixteen is inside."""
+    optima, widths = Optima(4), np.array([0.1, 0.5, 1.0, 3.0])
+    shape = Shape(np.zeros(4), 0.0, 0.0, True, np.diag(widths**-2), np.diag(widths**2), np.zeros(4))
+    optima.add(dataclasses.replace(shape, slope=np.array([1.0, -1.0, 1.0, -1.0]) / widths))
+    sides = np.array([-1.0, 1.0, -1.0, 1.0])
+
+    def is_mostly_inside():
+        draws = drawn_of(jax.random.key(0), first_guess(optima), 500)
+        assert np.mean(np.all(draws * sides > 0.0, axis=1)) > 0.35
+
+    np.testing.assert_allclose(optima.centre[0], sides * widths)
+    is_mostly_inside()
+    monkeypatch.setattr(Optima, "centre", np.zeros((1, 4)))
+    must_fail(is_mostly_inside)

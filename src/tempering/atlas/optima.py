@@ -176,6 +176,12 @@ class Optima:
         return laplace_log_mass(self.log_density, self.covariance, self.num_walls)
 
     @property
+    def centre(self) -> np.ndarray:
+        """Where the mass about every optimum is: at walls a width inside, the mean of an exponential."""
+        is_wall = self.slope != 0.0
+        return self.position - np.where(is_wall, 1.0 / np.where(is_wall, self.slope, 1.0), 0.0)
+
+    @property
     def num_walls(self) -> np.ndarray:
         """Walls at which every optimum is."""
         return np.sum(self.slope != 0.0, axis=1)

@@ -213,7 +213,7 @@ def _search(
         return _found(surveyed, tried) if even is None else _found(surveyed, tried._replace(drawn=even[0]), even[1])
     shaped = None
     if can_be_shaped:
-        starts = np.concatenate([surveyed.optima.position, points])
+        starts = np.concatenate([surveyed.optima.centre, points])
         shaped = _shaped(key_shape, target, starts, room._replace(held_back=0), int(_SHAPE_SHARE * budget) * each)
     if shaped is not None:
         return _found(surveyed, *shaped)
