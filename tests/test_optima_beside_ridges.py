@@ -32,6 +32,7 @@ def test_half_of_the_mass_beside_a_ridge_is_not_overlooked(lacks_it, budget):
             covariance=jnp.stack([1e6 * jnp.eye(3), 0.25 * jnp.eye(3)]),
             weight=jnp.asarray([1.0, 1e-9]),
             num_walls=jnp.zeros(2),
+            centre=jnp.asarray(MEANS),
             is_shaped=False,
         )
         journal = SimpleNamespace(ledger=Ledger(budget=budget))

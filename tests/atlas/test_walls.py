@@ -14,8 +14,10 @@ from tempering.atlas import survey as survey_module
 from tempering.atlas.adapt import first_guess
 from tempering.atlas.mixture import drawn_of
 from tempering.atlas.optima import Optima, Shape
-from tempering.atlas.survey import survey
+from tempering.atlas.survey import Survey, survey
 from tempering.atlas.walls import at_walls
+from tempering.methods.atlas import _found
+from tempering.methods.from_modes import optima_in
 from tempering.runs.ledger import Ledger
 
 
@@ -122,3 +124,13 @@ def test_a_reference_at_walls_begins_where_the_mass_is(monkeypatch):
     is_mostly_inside()
     monkeypatch.setattr(Optima, "centre", np.zeros((1, 4)))
     must_fail(is_mostly_inside)
+
+
+def test_a_model_is_asked_for_the_mass_at_walls_a_width_inside():
+    """Where an exponential is lower by a nat for each wall. In the corner itself no model has much."""
+    optima, slope = Optima(2), np.array([4.0, -2.0])
+    shape = Shape(np.zeros(2), 3.0, 0.0, True, np.diag(slope**2), np.diag(slope**-2), np.zeros(2))
+    optima.add(dataclasses.replace(shape, slope=slope))
+    place, log_density = optima_in(_found(Survey(optima)))
+    np.testing.assert_allclose(place, [[-0.25, 0.5]])
+    np.testing.assert_allclose(log_density, [3.0 + slope @ np.asarray(place)[0]])

@@ -73,6 +73,7 @@ class Found(eqx.Module):
 
     Args:
         position, log_density, covariance, weight, hits, num_walls: of the optima.
+        centre: where their masses are; at walls a width inside of each.
         reference: what the density is to be drawn from; without components where the temperature path is taken.
         before, drawn: what points that are evaluated already are draws of, and these: place, log density, gradient.
         numbers: searches, searches lost, the chance of another optimum, share, Pareto k, hidden share, p-value, whether
@@ -86,6 +87,7 @@ class Found(eqx.Module):
     weight: Float[Array, " optimum"]
     hits: Float[Array, " optimum"]
     num_walls: Float[Array, " optimum"]
+    centre: Float[Array, "optimum dim"]
     numbers: Float[Array, " nine"]
     learned: Triangular
     reference: StudentMixture
@@ -357,6 +359,7 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
         single(optima.local_weight()),
         single(optima.hits),
         single(optima.num_walls),
+        single(optima.centre),
         single(numbers),
         chart,
         reference,

@@ -68,7 +68,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
         mass = np.sum(np.exp(np.minimum(log_mass[is_hidden] - log_z, 0.0)))
         return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
     spend(ledger, "final_weights", run.target, NUM_JUDGED)
-    weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.position, found.covariance))
+    weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.centre, found.covariance))
     about = mixture_of(weight, place, width, _NU, _WIDENING)
     draws = drawn_of(key_draw, about, NUM_JUDGED)
     inner, log_r = _inward(found, draws, log_densities(about, draws))
