@@ -35,6 +35,8 @@ def test_half_of_the_mass_beside_a_ridge_is_not_overlooked(lacks_it, budget, num
             # Second derivatives of a ridge next to nothing: as wide as a thousand.
             covariance=jnp.asarray(np.array(widths)[:, None, None] * np.eye(3), jnp.float32),
             weight=jnp.asarray(weights),
+            num_walls=jnp.zeros(len(places)),
+            centre=places,
             is_shaped=False,
         )
         journal = SimpleNamespace(ledger=Ledger(budget=budget))

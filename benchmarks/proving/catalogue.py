@@ -7,6 +7,7 @@ from . import classic, models, physics, shapes
 from .conjugate import CONJUGATE_POSTERIORS
 from .decoys import DECOYS
 from .edges import EDGES
+from .guests import GUESTS
 from .hierarchies import HIERARCHIES
 from .landscapes import LANDSCAPES
 from .likelihoods import GRID_POSTERIORS
@@ -15,6 +16,7 @@ from .record import Density
 from .ridges import RIDGES
 from .strangers import STRANGERS
 from .stubborn import STUBBORN
+from .visitors import VISITORS
 
 __all__ = ["DENSITIES", "density_of"]
 
@@ -59,6 +61,8 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **LANDSCAPES,
     **DECOYS,
     **EDGES,
+    **GUESTS,
+    **VISITORS,
 }
 _RANDOM = "mixture-"
 

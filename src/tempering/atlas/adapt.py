@@ -103,7 +103,7 @@ def log_weights_of(log_density: np.ndarray, gradient: np.ndarray, log_q: np.ndar
 def first_guess(optima: Optima) -> StudentMixture:
     """Laplace approximations at the optima, widened, with heavy tails."""
     weight = np.maximum(optima.local_weight(), LEAST_WEIGHT / len(optima))
-    return mixture_of(weight, optima.position, optima.covariance, FIRST_NU, FIRST_WIDENING)
+    return mixture_of(weight, optima.centre, optima.covariance, FIRST_NU, FIRST_WIDENING)
 
 
 def draw_more(key: Key, target: Target, drawn: Drawn, num: int, ledger: Ledger) -> None:
@@ -187,7 +187,7 @@ def _improved(drawn: Drawn, optima: Optima) -> StudentMixture:
     log_weights_fitted = np.where(is_fitted, log_weights, -np.inf)
     candidates = [
         _moved(drawn, optima, log_weights_fitted),
-        (*_masses(drawn, optima, log_weights_fitted)[:1], optima.position, optima.covariance),
+        (*_masses(drawn, optima, log_weights_fitted)[:1], optima.centre, optima.covariance),
     ]
     held_out = np.where(is_fitted, -np.inf, log_weights)
     return max((_best_tails(*parts, drawn, held_out) for parts in candidates), key=lambda found: found[1])[0]
@@ -218,7 +218,7 @@ def _moved(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.nd
     shares, own = _masses(drawn, optima, log_weights)
     dim, size = optima.dim, _sizes(own)
     position = drawn.position.astype(np.float64)
-    means, covariances = optima.position.copy(), optima.covariance.copy()
+    means, covariances = optima.centre, optima.covariance.copy()
     for k in range(len(optima)):
         mass = np.sum(own[:, k])
         if mass <= 0:

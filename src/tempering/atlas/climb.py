@@ -12,7 +12,7 @@ import numpy as np
 
 from tempering.devices import by_row, on_devices
 from tempering.targets.base import Target, evaluate
-from tempering.types import Array, Float, Int
+from tempering.types import Array, Bool, Float, Int
 
 __all__ = ["Climbers", "climb", "placed"]
 
@@ -35,6 +35,7 @@ class Climbers(eqx.Module):
         first_length: of the first step.
         moves, changes, num_kept: the last steps and the falls of the gradient along them, newest last.
         num_ticks, num_taken, num_looks: evaluations so far, steps that were taken, looks at second derivatives.
+        at_wall: coordinates that stay as they are, because the search rests on a wall there.
     """
 
     position: Float[Array, "*search dim"]
@@ -49,6 +50,7 @@ class Climbers(eqx.Module):
     num_ticks: Int[Array, "*search"]
     num_taken: Int[Array, "*search"]
     num_looks: Int[Array, "*search"]
+    at_wall: Bool[Array, "*search dim"]
 
 
 def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
@@ -63,7 +65,7 @@ def placed(starts: np.ndarray, widths: np.ndarray) -> Climbers:
     zeros, ones = np.zeros((num,), np.int32), np.ones((num,), np.float32)
     points, first = starts.astype(np.float32), np.float32(_FIRST_STEP) * np.asarray(widths, np.float32)
     own = (points, -np.inf * ones, nothing, nothing, ones, first, memory, memory, zeros, zeros, zeros, zeros)
-    return Climbers(*jax.device_put(own))
+    return Climbers(*jax.device_put((*own, np.zeros((num, dim), bool))))
 
 
 @on_devices
@@ -99,18 +101,19 @@ def _tick(target: Target, state: Climbers) -> Climbers:
 
 def _moved(state: Climbers, there: Array, value: Array, gradient: Array, move: Array) -> Climbers:
     """The search at its new point, with the direction that its last steps suggest."""
-    change = state.gradient - gradient
+    free = jnp.where(state.at_wall, 0.0, gradient)
+    change = jnp.where(state.at_wall, 0.0, state.gradient - gradient)
     curved = jnp.sum(move * change)
     is_curved = curved > 1e-6 * jnp.sqrt(jnp.sum(move**2) * jnp.sum(change**2))
     moves = jnp.where(is_curved, jnp.concatenate([state.moves[1:], move[None]]), state.moves)
     changes = jnp.where(is_curved, jnp.concatenate([state.changes[1:], change[None]]), state.changes)
     num_kept = jnp.where(is_curved, jnp.minimum(state.num_kept + 1, _MEMORY), state.num_kept)
-    guess = _two_loops(gradient, moves, changes, num_kept)
+    guess = _two_loops(free, moves, changes, num_kept)
     length = jnp.where(state.num_taken == 0, 0.5 * state.first_length, jnp.sqrt(jnp.sum(move**2)))
-    size = jnp.sqrt(jnp.sum(gradient**2))
+    size = jnp.sqrt(jnp.sum(free**2))
     # Where the surface curves upwards there is no summit to aim at: on along the gradient, twice as far.
-    onward = gradient * 2.0 * length / jnp.maximum(size, 1e-30)
-    is_uphill = is_curved & (jnp.sum(guess * gradient) > 0) & jnp.all(jnp.isfinite(guess))
+    onward = free * 2.0 * length / jnp.maximum(size, 1e-30)
+    is_uphill = is_curved & (jnp.sum(guess * free) > 0) & jnp.all(jnp.isfinite(guess))
     return Climbers(
         there,
         value,
@@ -124,6 +127,7 @@ def _moved(state: Climbers, there: Array, value: Array, gradient: Array, move: A
         state.num_ticks,
         state.num_taken + 1,
         state.num_looks,
+        state.at_wall,
     )
 
 

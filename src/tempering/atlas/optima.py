@@ -13,18 +13,22 @@ __all__ = ["Optima", "Shape", "laplace_log_mass"]
 
 _FLAT, _RESOLVED_FLAT = 1e-6, 1e-10
 """Curvatures below this part of the largest count as none: a ridge. The second where they were seen along own axes."""
-_GRADIENT_TOLERANCE, _VALUE_TOLERANCE = 0.02, 0.05
-"""Squared misfit of a gradient, and misfit of a value, over what the quadratic shape foretells."""
+_GRADIENT_TOLERANCE, _SLOPE_TOLERANCE, _VALUE_TOLERANCE = 0.02, 0.1, 0.05
+"""Squared misfit of a gradient, of a slope towards a wall, and misfit of a value, over what the shape foretells."""
 _GRADIENT_SLACK, _VALUE_SLACK = 0.05, 0.3
 """The same near the top, in nats."""
 
 
-def laplace_log_mass(log_density: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Log of the mass about every optimum, by its height and the inverse of its curvature."""
+def laplace_log_mass(log_density: np.ndarray, covariance: np.ndarray, num_walls: np.ndarray | int = 0) -> np.ndarray:
+    """Log of the mass about every optimum, by its height and the inverse of its curvature.
+
+    From a wall a density falls like an exponential, whose mass is its height times its width: no root of 2 pi.
+    """
     if not len(log_density):
         return np.zeros((0,))
     log_det = np.linalg.slogdet(np.asarray(covariance, np.float64))[1]
-    return np.asarray(log_density, np.float64) + 0.5 * (covariance.shape[-1] * math.log(2.0 * math.pi) + log_det)
+    num_free = covariance.shape[-1] - np.asarray(num_walls)
+    return np.asarray(log_density, np.float64) + 0.5 * (num_free * math.log(2.0 * math.pi) + log_det)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Shape:
         is_peak: whether the surface falls in every direction.
         precision, covariance: minus the second derivatives, with flat and rising directions mended, and the inverse.
         roundness: the smallest curvature over the largest.
+        slope: the gradient in coordinates in which the top is at a wall; None where there is none.
         ascent: the way to go on from here: Newton's, and along the direction that rises most where one does.
     """
 
@@ -48,6 +53,7 @@ class Shape:
     covariance: np.ndarray
     ascent: np.ndarray
     roundness: float = 1.0
+    slope: np.ndarray | None = None
 
     @classmethod
     def at(
@@ -92,6 +98,7 @@ class Optima:
     Args:
         precision, covariance: minus the second derivatives, with flat directions mended, and the inverse.
         is_peak: whether the surface falls in every direction.
+        slope: the gradient in coordinates in which the optimum is at a wall, 0 in all others.
         hits: searches that ended there.
     """
 
@@ -101,10 +108,12 @@ class Optima:
     precision: np.ndarray = field(init=False)
     covariance: np.ndarray = field(init=False)
     is_peak: np.ndarray = field(init=False)
+    slope: np.ndarray = field(init=False)
     hits: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.position, self.log_density = np.zeros((0, self.dim)), np.zeros((0,))
+        self.slope = np.zeros((0, self.dim))
         self.precision = self.covariance = np.zeros((0, self.dim, self.dim))
         self.is_peak, self.hits = np.zeros((0,), bool), np.zeros((0,), int)
 
@@ -117,6 +126,8 @@ class Optima:
         self.log_density = np.append(self.log_density, shape.height)
         self.precision = np.concatenate([self.precision, shape.precision[None]])
         self.covariance = np.concatenate([self.covariance, shape.covariance[None]])
+        slope = np.zeros(self.dim) if shape.slope is None else shape.slope
+        self.slope = np.concatenate([self.slope, slope[None]])
         self.is_peak, self.hits = np.append(self.is_peak, shape.is_peak), np.append(self.hits, 0)
         return len(self) - 1
 
@@ -125,23 +136,28 @@ class Optima:
         if len(self) <= num:
             return self
         chosen, kept = Optima(self.dim), np.sort(np.argsort(-self.log_mass(), kind="stable")[:num])
-        for name in ("position", "log_density", "precision", "covariance", "is_peak", "hits"):
+        for name in ("position", "log_density", "precision", "covariance", "is_peak", "slope", "hits"):
             setattr(chosen, name, getattr(self, name)[kept])
         return chosen
 
     def recognise(self, position: np.ndarray, log_density: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """The optimum that each search is on its way to, by the quadratic shape there; -1 where none fits."""
+        """The optimum that each search is on its way to, by the quadratic shape there; -1 where none fits.
+
+        From a wall a density falls by its slope, evenly.
+        """
         if not len(self):
             return np.full(len(position), -1)
         away = position[None] - self.position[:, None, :]  # optimum, search, dim
-        pull = away @ self.precision
-        fall = 0.5 * np.sum(pull * away, axis=2).T
-        misfit = gradient[None] + pull
+        slope = self.slope[:, None, :]
+        bent = np.where(slope == 0.0, away, 0.0)
+        pull = bent @ self.precision
+        curved = 0.5 * np.sum(pull * bent, axis=2).T
+        fall = curved - np.sum(slope * away, axis=2).T
+        misfit = gradient[None] + pull - slope
         squared = np.sum((misfit @ self.covariance) * misfit, axis=2).T
         off = np.abs(log_density[:, None] - (self.log_density[None] - fall))
-        is_known = (squared < _GRADIENT_TOLERANCE * 2.0 * fall + _GRADIENT_SLACK) & (
-            off < _VALUE_TOLERANCE * fall + _VALUE_SLACK
-        )
+        most = _GRADIENT_TOLERANCE * 2.0 * curved + _SLOPE_TOLERANCE * self.num_walls[None] + _GRADIENT_SLACK
+        is_known = (squared < most) & (off < _VALUE_TOLERANCE * fall + _VALUE_SLACK)
         is_known &= self.is_peak[None]
         fits = np.where(is_known, squared, np.inf)
         return np.where(np.any(is_known, axis=1), np.argmin(fits, axis=1), -1)
@@ -157,7 +173,18 @@ class Optima:
 
     def log_mass(self) -> np.ndarray:
         """Log of the mass of every optimum by Laplace's approximation."""
-        return laplace_log_mass(self.log_density, self.covariance)
+        return laplace_log_mass(self.log_density, self.covariance, self.num_walls)
+
+    @property
+    def centre(self) -> np.ndarray:
+        """Where the mass about every optimum is: at walls a width inside, the mean of an exponential."""
+        is_wall = self.slope != 0.0
+        return self.position - np.where(is_wall, 1.0 / np.where(is_wall, self.slope, 1.0), 0.0)
+
+    @property
+    def num_walls(self) -> np.ndarray:
+        """Walls at which every optimum is."""
+        return np.sum(self.slope != 0.0, axis=1)
 
     def local_weight(self) -> np.ndarray:
         """The masses, over their sum."""

@@ -65,9 +65,10 @@ _MOST_LOOKS = 6
 """At second derivatives, of one search."""
 _LONGEST, _SHORTEST_STEP = 150, 1e-7
 """Evaluations of one search, and the step at which it is stuck."""
-_HELD_UP, _CUT_BY, _NEAR = 0.05, 20.0, 0.3
-"""The step at which a search is looked at where a density has walls; how many times as long a step has met one; and
-nats that such a step may promise, so that the wall is near."""
+_HELD_UP, _CUT_BY, _NEAR, _MUCH = 0.05, 20.0, 0.3, 1.0
+"""The step at which a search is looked at where a density has walls; how many times as long a step has met one; nats
+that such a step may promise, so that the wall is near; and nats that derivatives promise to a search that has none to
+gain by its steps, from which it may stand at one."""
 _FAR = 1e6
 """Coordinates, in the same units, beyond which a search has run away."""
 _NARROWEST, _WIDEST = 1.0, 40.0
@@ -298,6 +299,7 @@ def _settle(
     # Where some starts had no density, a step that was cut again and again may have met a wall.
     is_near = _CUT_BY * state.step * 2.0 * np.abs(promise) < _NEAR
     is_held_up = (state.step < _HELD_UP) & is_near & (state.num_taken > 0) & (found.num_outside > 0)
+    is_held_up |= has_arrived & np.any(state.at_wall, axis=1)
     for index in np.flatnonzero((has_arrived | is_late | is_held_up) & (known < 0) & ~is_lost):
         own = slice(index, index + 1)
         same = optima.same(position[index], float(value[index]))
@@ -325,29 +327,39 @@ def _settle(
             spend(ledger, "atlas", target, target.dim)
             hessian = seen_along_own_axes(target, at, hessian)
         shape = Shape.at(position[index], float(value[index]), gradient[index], hessian, is_resolved=is_resolved)
-        if np.max(np.diagonal(shape.covariance)) > found.far**2:
+        is_flat = bool(np.max(np.diagonal(shape.covariance)) > found.far**2)
+        # Steps that a wall has made short promise little, and derivatives promise much.
+        may_be_wall = is_held_up[index] or (has_arrived[index] and found.num_outside > 0 and shape.rise > _MUCH)
+        if is_flat and not may_be_wall:
             is_late[index] = True  # a flat top: its width is not told by second derivatives
             continue
         is_level = is_stuck or value[index] <= looked_at[index] + _ROUNDING * abs(value[index])
         looked_at[index] = value[index]
         # On a ridge curvature along it is what is left of the slope: close to the top it shows as none.
-        if shape.is_peak and shape.rise < (_KINK if is_level else min(_ARRIVED, _THIN * shape.roundness)):
+        most = _KINK if is_level else min(_ARRIVED, _THIN * shape.roundness)
+        if not is_flat and shape.is_peak and shape.rise < most:
             shape = shape.here(position[index], float(value[index])) if is_level else shape
             known[index] = optima.add(with_measured_widths(target, shape, ledger, limit))
             continue
         walled, along = None, None
-        if is_held_up[index]:
+        if may_be_wall:
             reach = _CUT_BY * float(state.step[index]) * np.asarray(state.direction[index], np.float64)
+            reach = np.where(state.at_wall[index], np.inf, reach)
             own = (position[index], float(value[index]), gradient[index], hessian, reach)
             walled, along = at_walls(target, *own, ledger, limit)
         if walled is not None:
             known[index] = optima.add(walled)
+            continue
+        if is_flat and along is None:
+            is_late[index] = True
             continue
         # Not there yet: on by Newton's step, with an empty memory. A ridge has no top, and the third look ends it.
         state.num_looks[index] += int(along is None)
         is_late[index] = state.num_looks[index] >= _MOST_LOOKS
         state.direction[index], state.step[index] = shape.ascent if along is None else along, 1.0
         state.num_kept[index], state.num_taken[index] = 0, 1
+        # What rests on walls stays there, so that the next steps go along them and are not cut short again.
+        state.at_wall[index] = False if along is None else (along == 0.0) & (gradient[index] != 0.0)
     is_home = known >= 0
     np.add.at(optima.hits, known[is_home], 1)
     found.num_searches += int(np.sum(is_home))

@@ -36,11 +36,11 @@ def at_walls(
 ) -> tuple[Shape | None, np.ndarray | None]:
     """The optimum at walls where a search is held up, or the way on along them; neither where there is no wall.
 
-    A wall belongs to one coordinate. An evaluation for every coordinate tells; none is made where that would pass
-    `limit`.
+    A wall belongs to one coordinate, and the way on leaves that coordinate as it is. An evaluation for every coordinate
+    tells; none is made where that would pass `limit`.
 
     Args:
-        reach: how far along each coordinate a step has left the support.
+        reach: how far along each coordinate a step has left the support; infinite where the search rests on a wall.
     """
     dim = len(position)
     if ledger.total + dim * points_per_gradient(target) > limit or not np.all(np.isfinite(gradient)):
@@ -58,9 +58,12 @@ def at_walls(
         block = -0.5 * (hessian + hessian.T)[np.ix_(is_free, is_free)]
         values = np.linalg.eigvalsh(block)
         is_peak = bool(values[0] > _LONGEST * abs(values[-1]))
-        onward[is_free] = np.linalg.solve(block, gradient[is_free]) if is_peak else gradient[is_free]
+        slope = gradient[is_free]
+        # Where there is no summit to aim at, by a nat: a density that ends at more walls rises evenly towards them.
+        onward[is_free] = np.linalg.solve(block, slope) if is_peak else slope / max(float(slope @ slope), 1e-30)
         if not is_peak or 0.5 * float(gradient[is_free] @ onward[is_free]) > _RISE:
             return None, onward
         precision[np.ix_(is_free, is_free)] = block
     own = (np.asarray(position, np.float64), log_density)
-    return Shape(*own, 0.0, True, precision, np.linalg.inv(precision), onward), None
+    slope = np.where(is_wall, gradient, 0.0)
+    return Shape(*own, 0.0, True, precision, np.linalg.inv(precision), onward, slope=slope), None

@@ -75,11 +75,12 @@ class Found(eqx.Module):
     """What the atlas has found, as arrays, so that it can be kept.
 
     Args:
-        position, log_density, covariance, weight, hits: of the optima.
+        position, log_density, covariance, weight, hits, num_walls: of the optima.
+        centre: where their masses are; at walls a width inside of each.
         reference: what the density is to be drawn from; without components where the temperature path is taken.
         before, drawn: what points that are evaluated already are draws of, and these: place, log density, gradient.
-        numbers: searches, searches lost, the chance of another optimum, share, Pareto k, hidden share, p-value, and
-            whether coordinates were learned.
+        numbers: searches, searches lost, the chance of another optimum, share, Pareto k, hidden share, p-value, whether
+            coordinates were learned, and starts of searches without a density.
         learned: these coordinates; the reference and its draws are in them.
         num_settled: the number of modes that settled how many places the network has; -1 if none did.
     """
@@ -89,7 +90,9 @@ class Found(eqx.Module):
     covariance: Float[Array, "optimum dim dim"]
     weight: Float[Array, " optimum"]
     hits: Float[Array, " optimum"]
-    numbers: Float[Array, " eight"]
+    num_walls: Float[Array, " optimum"]
+    centre: Float[Array, "optimum dim"]
+    numbers: Float[Array, " nine"]
     learned: Triangular
     reference: StudentMixture
     before: StudentMixture
@@ -105,6 +108,12 @@ class Found(eqx.Module):
     def saw_nothing(self) -> bool:
         """Whether no search started where there is a density with a slope."""
         return len(self.log_density) == 0 and float(np.sum(np.asarray(self.numbers)[:2])) == 0.0
+
+    @property
+    def is_mostly_outside(self) -> bool:
+        """Whether most searches started where there is no density, as chains would."""
+        numbers = np.asarray(self.numbers)
+        return float(numbers[8]) > float(np.sum(numbers[:2]))
 
     @property
     def path(self) -> str:
@@ -224,7 +233,7 @@ def _search(
         return _found(surveyed, tried) if even is None else _found(surveyed, tried._replace(drawn=even[0]), even[1])
     shaped = None
     if can_be_shaped:
-        starts = np.concatenate([surveyed.optima.position, points])
+        starts = np.concatenate([surveyed.optima.centre, points])
         shaped = _shaped(key_shape, target, starts, room._replace(held_back=0), int(_SHAPE_SHARE * budget) * each)
     if shaped is not None:
         return _found(surveyed, *shaped)
@@ -350,7 +359,7 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
     optima, dim = surveyed.optima, surveyed.optima.dim
     measured = (np.nan,) * 4 if tried is None else tried.judgement.numbers
     searched = (surveyed.num_searches, surveyed.num_lost, surveyed.missing)
-    numbers = [*searched, *measured, float(learned is not None)]
+    numbers = [*searched, *measured, float(learned is not None), surveyed.num_outside]
     points, values = np.zeros((0, dim)), np.zeros((0,))
     reference = before = blank_mixture(dim)
     states = (points, values, points)
@@ -367,6 +376,8 @@ def _found(surveyed: Survey, tried: _Tried | None = None, learned: Triangular | 
         single(optima.covariance),
         single(optima.local_weight()),
         single(optima.hits),
+        single(optima.num_walls),
+        single(optima.centre),
         single(numbers),
         chart,
         reference,

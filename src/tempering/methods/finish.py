@@ -196,7 +196,7 @@ def _optima(run: Run) -> Optima | None:
     arrays = (found.position, found.log_density, found.covariance, found.hits)
     optima.position, optima.log_density, optima.covariance, hits = (np.asarray(array, np.float64) for array in arrays)
     optima.precision, optima.hits = np.linalg.inv(optima.covariance), hits.astype(int)
-    optima.is_peak = np.ones(len(hits), bool)
+    optima.is_peak, optima.slope = np.ones(len(hits), bool), np.zeros_like(optima.position)
     return optima
 
 

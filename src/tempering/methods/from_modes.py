@@ -97,8 +97,12 @@ def with_modes(start_fn: StartFn, found: Found) -> StartFn:
 
 
 def optima_in(found: Found) -> tuple[Float[Array, "optimum dim"], Float[Array, " optimum"]]:
-    """Places and log densities of the optima in the coordinates that the run works in."""
+    """Places and log densities of the optima in the coordinates that the run works in.
+
+    At walls a width inside of each, where the density is lower by a nat: no model reaches into a corner.
+    """
+    log_density = found.log_density - found.num_walls
     if not found.is_shaped:
-        return found.position, found.log_density
-    position = jax.vmap(found.learned.restrict)(found.position)
-    return position, found.log_density + jax.vmap(found.learned.log_volume)(position)
+        return found.centre, log_density
+    position = jax.vmap(found.learned.restrict)(found.centre)
+    return position, log_density + jax.vmap(found.learned.log_volume)(position)

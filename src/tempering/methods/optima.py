@@ -61,7 +61,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
     position, log_density = optima_in(found)
     log_z, _ = weighted.log_z
     limit = log_z + hidden_limit(np.asarray(weighted.log_weights) - log_z)
-    log_mass = laplace_log_mass(np.asarray(found.log_density), np.asarray(found.covariance))
+    log_mass = laplace_log_mass(*map(np.asarray, (found.log_density, found.covariance, found.num_walls)))
     # Beside a flat ridge, whose second derivatives promise any mass, an optimum of half of Z looks like nothing.
     matters = (np.asarray(found.weight) >= _MATTERS) | (log_mass - log_z >= np.log(_MATTERS))
     ratios = np.asarray(log_density) - _log_q(log_prob_fn, key_optima, position)
@@ -74,7 +74,7 @@ def uncovered(run: Run, key: Key, log_prob_fn: LogProbFn, weighted: Weighted) ->
         mass = np.sum(np.exp(np.minimum(log_mass[is_hidden] - log_z, 0.0)))
         return {"uncovered": finite_or_none(min(1.0, float(mass))), "num_uncovered": num}
     spend(ledger, "final_weights", run.target, NUM_JUDGED)
-    weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.position, found.covariance))
+    weight, place, width = (np.asarray(array)[is_hidden] for array in (found.weight, found.centre, found.covariance))
     about = mixture_of(weight, place, width, _NU, _WIDENING)
     draws = drawn_of(key_draw, about, NUM_JUDGED)
     inner, log_r = _inward(found, draws, log_densities(about, draws))

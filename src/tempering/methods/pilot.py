@@ -124,7 +124,7 @@ def prepare(
             units = _first_units(settings, target)
             return settings, Start(way.temperatures, start_fn, units, found.checks(Checks()), found, way)
         start_fn = with_modes(start_fn, found)
-        if found.saw_nothing:
+        if found.saw_nothing or found.is_mostly_outside:
             key, key_starts = split(key)
             own_fn = start_fn
             tried = lambda: inhabited(key_starts, target, own_fn, ledger)  # noqa: E731

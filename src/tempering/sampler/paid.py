@@ -140,13 +140,13 @@ class Paid:
         )
 
 
-OF_OPTIMA = ("position", "log_density", "precision", "covariance", "is_peak", "hits")
+OF_OPTIMA = ("position", "log_density", "precision", "covariance", "is_peak", "slope", "hits")
 
 
 def _optima(dim: int, arrays: dict[str, np.ndarray]) -> Optima:
-    optima = Optima(dim)
-    for name in OF_OPTIMA:
-        setattr(optima, name, arrays[name])
+    optima, number = Optima(dim), len(arrays["hits"])
+    for name in OF_OPTIMA:  # older files have no slopes
+        setattr(optima, name, arrays.get(name, np.zeros((number, dim))))
     return optima
 
 
