@@ -99,6 +99,7 @@ class _Async(Foreign):
             fallen = [] if probe.ready() else self._fallen()
             self._num_deaths += len(fallen)
             if self._num_deaths >= _MOST_DEATHS:
+                self._num_stillborn = _MOST_DEATHS  # others of its kind would fare no better
                 raise BrokenExecutor(f"its worker processes end, the last one with exit code {fallen[-1].exitcode}")
             if fallen:  # the task went down with it
                 self._probe = probe = self._greeting()
