@@ -5,7 +5,9 @@
 Three processes take turns. One has eight virtual devices by XLA's flag; one is as users have it, with one device; both
 see every core. The third is held on one core. The density is a reaction that spreads along a line of cells, solved by
 small steps; its gradient keeps every 25th of them and makes the others again, as solvers do. `steps kept` are chains
-whose gradient keeps every step: 450 MB, so that memory is the limit and not the cores.
+whose gradient keeps every step: 450 MB, so that memory is the limit and not the cores. `products` are chains of a
+logistic regression on 1,000 rows, which is matrix products, and `cheap` of a Gaussian, both in 24 dimensions and with
+50 times as many steps: what `devices=1` costs shows there.
 
 Linear is the throughput of a plain program on the single core times the cores that exist; the aim for 8 devices is at
 least 0.85 of it. `devices=1` over a plain program, both in the process with one device and every core, has the aim of
@@ -26,6 +28,7 @@ from functools import partial
 import numpy as np
 
 NUM_TURNS, NUM_ROWS, NUM_CHAINS, NUM_STEPS, NUM_CELLS, SOLVER_STEPS, STRETCH = 15, 512, 256, 4, 128, 600, 25
+NUM_DIMS, NUM_DATA, MORE_STEPS = 24, 1000, 50
 
 
 def serve(num_rows: int, num_chains: int, num_steps: int, cost: int) -> None:
@@ -56,11 +59,26 @@ def serve(num_rows: int, num_chains: int, num_steps: int, cost: int) -> None:
     positions = jax.random.normal(jax.random.key(0), (2, num_chains // 2, 4))
     state, _ = start(jax.random.key(1), target, kernel, positions, betas, Ledger(), "initial_pt")
     rules = Rules.of(0.234, 5, num_steps, "even_odd")
+    data, labels = (
+        jax.random.normal(jax.random.key(i), shape) for i, shape in ((3, (NUM_DATA, NUM_DIMS)), (4, (NUM_DATA,)))
+    )
+
+    def log_posterior(x):
+        return jnp.sum(jax.nn.log_sigmoid(jnp.sign(labels) * (data @ x))) - 0.5 * jnp.sum(x**2)
+
+    def walked(log_density):
+        wide, many = as_target(log_density, NUM_DIMS), MORE_STEPS * num_steps
+        places = jax.random.normal(jax.random.key(5), (2, num_chains // 2, NUM_DIMS))
+        begun, _ = start(jax.random.key(1), wide, kernel, places, betas, Ledger(), "initial_pt")
+        return lambda: advance(jax.random.key(2), wide, kernel, begun, betas, rules, many)
+
     evaluated = on_devices(lambda target, points: by_row(target.log_density)(points))
     work = {
         "values": lambda: evaluated(target, points),
         "chains": lambda: advance(jax.random.key(2), target, kernel, state, betas, rules, num_steps),
         "chains, steps kept": lambda: advance(jax.random.key(2), keeping, kernel, state, betas, rules, num_steps),
+        "chains, products": walked(log_posterior),
+        "chains, cheap": walked(lambda x: -0.5 * jnp.sum(x**2)),
     }
     print("ready", flush=True)
     for line in sys.stdin:
@@ -126,7 +144,7 @@ def main() -> None:
     eight, alone, one_core = Other(8, False, sizes), Other(1, False, sizes), Other(1, True, sizes)
     figures, patience = {}, Patience(given.wait)
     try:
-        for name in ("values", "chains", "chains, steps kept"):
+        for name in ("values", "chains", "chains, steps kept", "chains, products", "chains, cheap"):
             who = {
                 "8 devices": (eight, "8"),
                 "1 device": (alone, "1"),

@@ -2,9 +2,11 @@
 
     python benchmarks/bench_pool.py [--seconds 0.1] [--out results/pool.json]
 
-Overhead: wall time of parallel tempering on two processes over half the time that the calls themselves took. The aim is
-at most 1.03. Utilisation: the share of the workers' time spent in the callable, where one point in 50 takes ten times
-as long; the aim is 0.95. Trips: seconds of a point that takes no time, by engine; `simulate_cluster.py` uses them.
+Overhead: wall time of parallel tempering on two processes over half the time that the calls themselves took, and over
+half the time that they should have taken. The aim is at most 1.03. The callable sleeps; `computing` is the same for one
+that keeps a core busy for that long, so that on two cores what the parent does is in the way. Utilisation: the time
+spent in the callable over that of two workers by a clock outside, where one point in 50 takes ten times as long; the
+aim is 0.95. Trips: seconds of a point that takes no time, by engine; `simulate_cluster.py` uses them.
 Memory: the parent's own, after few points and after many, and with few workers and with many. `--only memory` measures
 one of these alone. Pace: 100 threads that sleep evaluate 1,000 chains, one point in 50 ten times as slow, once at
 their own pace and once in step; the share of the threads' time that is idle, and whether the draws are the same bits.
@@ -42,9 +44,19 @@ class Sleeping:
         return -0.5 * float(x @ x)
 
 
-def overhead(seconds: float, num_points: int, num_steps: int) -> dict[str, float]:
+class Computing(Sleeping):
+    """The same, but it keeps a core busy: its seconds are those of the processor."""
+
+    def __call__(self, x: np.ndarray) -> float:
+        end = time.process_time() + self.seconds
+        while time.process_time() < end:
+            pass
+        return -0.5 * float(x @ x)
+
+
+def overhead(density: Sleeping, num_points: int, num_steps: int) -> dict[str, float]:
     """Wall time of steps of parallel tempering over the busy time of each of two workers."""
-    with from_callable(Sleeping(seconds), DIM, pool=2) as target:
+    with from_callable(density, DIM, pool=2) as target:
         kernel, betas = RandomWalk(), betas_of((2.0, 1.0))
         positions = jax.random.normal(jax.random.key(0), (2, num_points // 2, DIM))
         state, _ = start(jax.random.key(1), target, kernel, positions, betas, Ledger(), "initial_pt")
@@ -56,19 +68,20 @@ def overhead(seconds: float, num_points: int, num_steps: int) -> dict[str, float
         before, begin = target.box.use.busy, time.perf_counter()
         walk(num_steps)
         wall, busy = time.perf_counter() - begin, target.box.use.busy - before
-    nominal = num_points * num_steps * seconds / 2
+    nominal = num_points * num_steps * density.seconds / 2
     return {"over_calls": wall / (busy / 2), "over_nominal": wall / nominal}
 
 
-def utilisation(seconds: float, num_points: int, num_batches: int) -> float:
-    """Of two workers with one point in 50 ten times as slow."""
+def utilisation(seconds: float, num_points: int, num_batches: int) -> dict[str, float]:
+    """Of two workers with one point in 50 ten times as slow: by a clock outside, and as a summary says it."""
     rows = np.random.default_rng(num_points).normal(size=(num_batches + 1, num_points, DIM))
     with from_callable(Sleeping(seconds, 0.02), DIM, pool=2) as target:
         BlackBox.values(target.box, rows[0, :4])  # workers have started
-        target.box.use.busy = target.box.use.available = 0.0
+        before, begin = target.box.use.copy(), time.perf_counter()
         for batch in rows[1:]:
             target.box.values(batch)
-        return float(target.box.use.utilisation or 0.0)
+        wall, use = time.perf_counter() - begin, target.box.use.since(before)
+        return {"by the clock": use.busy / (2 * wall), "in the summary": float(use.utilisation or 0.0)}
 
 
 def pace(seconds: float, num_workers: int, num_chains: int, num_steps: int) -> dict[str, object]:
@@ -180,9 +193,10 @@ def main() -> None:
     is_asked = lambda part: given.only in (None, part)  # noqa: E731
     if is_asked("overhead"):
         for points in (16,) if few else (16, 64):
-            figures[f"overhead, batches of {points}"] = overhead(given.seconds, points, 2 if few else 12)
+            for kind, title in ((Sleeping, "overhead"), (Computing, "overhead, computing")):
+                figures[f"{title}, batches of {points}"] = overhead(kind(given.seconds), points, 2 if few else 12)
     if is_asked("utilisation"):
-        for points, batches in ((64, 1),) if few else ((64, 4), (256, 2), (1000, 1)):
+        for points, batches in ((64, 1),) if few else ((64, 16), (256, 4), (1000, 1)):
             figures[f"utilisation, batches of {points}"] = utilisation(given.seconds, points, batches)
     if is_asked("pace"):
         of = (0.1, 8, 40, 4) if few else (5 * given.seconds, 100, 1000, 20)

@@ -3,10 +3,12 @@
     python benchmarks/pool_crashes.py --kills 50 --seed 0 --out results/pool-crashes.json
 
 A run walks six chains on two own processes, with a store of points: each step depends on all values before, so that one
-wrong or lost value changes the end. Every fifth run is a small fit by `tp.fit(out=…)` instead. A killed parent is
-started again until it comes to its end. Then the result must be the undisturbed one to the last bit, and the list of
-calls that the density itself wrote must hold no point twice, but those that a killed process had in hand: one for a
-worker, two for the parent and its two workers.
+wrong or lost value changes the end. Two runs of five do so with a vectorised density in pieces of four points, whose
+values tell how many points came with them. Every fifth run is a small fit by `tp.fit(out=…)`, whose chains go at their
+own pace where the machine is quick enough. A killed parent is started again until it comes to its end. Then the result
+must be the undisturbed one to the last bit, and the list of calls that the density itself wrote must hold no point
+twice, but those that a killed process had in hand: one for a worker, two for the parent and its two workers, and four
+times as many of a vectorised density.
 """
 
 import argparse
@@ -43,6 +45,25 @@ if __name__ == "__main__":
     print("end", x.tobytes().hex(), box.use.retried, flush=True)
     box.close()
 """
+VECTORISED = """
+import sys
+import numpy as np
+from support.host_functions import NotedRows
+from tempering.adapters.black_box import BlackBox
+
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    box = BlackBox(NotedRows(folder, seconds=0.03), 2, batched=True, pool=2, store=folder, chunk_size=4)
+    draw = np.random.default_rng(0)
+    x, old = draw.normal(size=(22, 2)), np.full(22, -np.inf)
+    for step in range(20):
+        proposed = x + draw.normal(size=x.shape)
+        new = box.values(proposed)
+        taken = np.log(draw.uniform(size=22)) < new - old
+        x, old = np.where(taken[:, None], proposed, x), np.where(taken, new, old)
+    print("end", x.tobytes().hex() + old.tobytes().hex(), box.use.retried, flush=True)
+    box.close()
+"""
 FIT = """
 import sys
 import tempering as tp
@@ -52,12 +73,15 @@ from tempering.settings import Exploration, Ladder
 
 if __name__ == "__main__":
     settings = tiny_pt_dm(exploration=Exploration(kernel="automatic"), ladder=Ladder(hottest=8.0, num_levels=3))
-    density = Noted(sys.argv[1], seconds=0.01)
+    density = Noted(sys.argv[1], seconds=0.03)
     with quick_compilation(), tp.from_callable(density, 2, pool=2, chunk_size=1) as target:
         sampler = tp.fit(target, method="pt_dm", settings=settings, out=sys.argv[1] + "/run", progress=False)
     print("end", sampler.sample(50).tobytes().hex() + str(sampler.ledger.points), sampler.host.retried, flush=True)
 """
-KINDS = {"chains": CHAIN, "fit": FIT}
+KINDS = {"chains": CHAIN, "vectorised": VECTORISED, "fit": FIT}
+ORDER = ("chains", "vectorised", "chains", "vectorised", "fit")
+IN_HAND = {"chains": 1, "vectorised": 4, "fit": 1}
+"""Points that a worker has at a time."""
 
 
 def start(kind: str, folder: Path, place: Path) -> subprocess.Popen:
@@ -146,13 +170,13 @@ def crash(num_kills: int, seed: int, place: Path) -> dict:
         results[kind], UNDISTURBED[kind] = found[0], calls(whole)
         print(f"{kind}: {sum(UNDISTURBED[kind].values())} points", flush=True)
     while left > 0:
-        kind = "fit" if len(runs) % 5 == 4 else "chains"
+        kind = ORDER[len(runs) % len(ORDER)]
         folder = place / f"run-{len(runs)}"
         kills, result = disturbed(kind, folder, place, draw, min(left, 4))
         left -= sum(kills.values())
         seen = calls(folder)
         again = sum(num - 1 for num in seen.values()) - sum(num - 1 for num in UNDISTURBED[kind].values())
-        allowed = kills.get("worker", 0) + 2 * kills.get("parent", 0)
+        allowed = IN_HAND[kind] * (kills.get("worker", 0) + 2 * kills.get("parent", 0))
         run = {"kind": kind, "kills": kills, "paid_again": again, "allowed": allowed}
         run |= {"is_equal": result == results[kind] and set(seen) == set(UNDISTURBED[kind])}
         run["is_good"] = run["is_equal"] and again <= allowed

@@ -94,6 +94,45 @@ def evaluated(weights, x):
     return by_row(jax.value_and_grad(value), chunk_size=24)(x), pairs
 
 
+def _expression(seed, x, depth):
+    """A random one, in which parts come twice on purpose: XLA simplifies what it has merged in another way."""
+    draw = np.random.default_rng(seed)
+    table = np.random.default_rng(1).normal(size=(DIM, DIM)).astype(np.float32)
+    if depth == 0:
+        factor = float(draw.normal())
+        return [x, x * factor, x + factor, x @ table, jnp.roll(x, 1), table @ x][draw.integers(6)]
+    kind, inner, factor = draw.integers(9), draw.integers(1 << 30), float(draw.normal())
+    a = lambda: _expression(inner, x, depth - 1)  # noqa: E731
+    b = lambda: _expression(inner + 1, x, depth - 1)  # noqa: E731
+    positive = lambda part: 1.0 + part() ** 2  # noqa: E731
+    return [
+        lambda: a() / jnp.sqrt(positive(b)) + b() / jnp.sqrt(positive(b)),
+        lambda: jnp.tanh(a()) * (1.0 / jnp.sqrt(positive(a))),
+        lambda: a() / (factor + 3.7),
+        lambda: jnp.exp(-positive(a)) / jnp.exp(-0.1 * positive(b)),
+        lambda: jnp.log(positive(a)) - jnp.log(positive(b)),
+        lambda: jnp.power(positive(a), 1.5) / positive(b) ** 2.5,
+        lambda: (a() @ table) / jnp.sum(positive(b)),
+        lambda: jnp.where(a() > b(), a(), b() - a()),
+        lambda: a() / b() / positive(b),
+    ][kind]()
+
+
+@on_devices
+def expressions(x):
+    """Walks down random expressions, values and gradients."""
+
+    def one(row, shift):
+        value = lambda row: sum(jnp.sum(jnp.tanh(_expression(seed, row, 2))) for seed in range(6))  # noqa: E731
+        return jax.value_and_grad(value)(row), value(row * shift)
+
+    def step(x, _):
+        (value, slope), other = by_row(one)(x, jnp.broadcast_to(jnp.mean(x, axis=0), x.shape))
+        return x + 0.01 * jnp.tanh(slope) / jnp.sqrt(1.0 + jnp.mean(slope**2) + jnp.std(value) ** 2), (value, other)
+
+    return jax.lax.scan(step, x, length=3)
+
+
 def _hash(tree):
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()
 
@@ -116,6 +155,7 @@ def main():
     compare("trained", lambda x: on_devices(trained)(weights, x), 101)
     compare("roots", lambda x: on_devices(roots)(weights, x), 101)
     compare("uneven", uneven, 101)
+    compare("expressions", expressions, 101)
     x = jax.random.normal(key, (101, DIM))
     plain = np.asarray(evaluated(weights, x)[0][0])
     with use(3):

@@ -18,9 +18,10 @@ import numpy as np
 
 from tempering.adapters.seen import density_mark
 from tempering.errors import DensityError, what_is
-from tempering.host.dealing import Arrival, Dealer
+from tempering.host.dealing import Dealer
 from tempering.host.engines import Here, engine_of
 from tempering.host.paces import Paces
+from tempering.host.pieces import Arrival
 from tempering.host.use import HostUse
 from tempering.host.work import Answer, Shipped
 from tempering.runs.points import OUTCOMES, PointStore
@@ -84,6 +85,7 @@ class BlackBox:
             timeout=faults.timeout,
             tries=1 if is_plain else 2,
             bad_rows=None if is_plain else _is_nan,
+            keeps_pieces=batched and not is_here,
         )
         self.error: Exception | None = None
         self.store: PointStore | None = None

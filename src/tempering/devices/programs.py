@@ -21,10 +21,11 @@ from tempering.devices.rows import is_sharing, shared_out
 
 __all__ = ["Program", "resident", "on_devices"]
 
-_ALIKE = {"xla_disable_hlo_passes": "algsimp"}
+_ALIKE = {"xla_disable_hlo_passes": "cse"}
 """For several devices XLA merges equal operations before it simplifies, for one device after. What it then makes of
-x / sqrt(y) or of a division by a number rounds in another way. Without simplifying, both come out alike. Seen on CPUs,
-where it is done; on GPUs faster programs are worth more than the last bit between one device and several."""
+x / sqrt(y) or of a division by a number rounds in another way. Where it merges nothing, both come out alike, and the
+code generator merges most of it later. Seen on CPUs, where it is done; on GPUs faster programs are worth more than the
+last bit between one device and several."""
 
 
 class Program:

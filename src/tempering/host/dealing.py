@@ -1,23 +1,24 @@
 """Points dealt to workers as they become free, each tried twice at the most; nobody waits for the slowest of a round.
 
 Consumes rows of points; hands every answer on as it arrives, in whatever order, with the numbers of its rows. Pieces
-of a vectorised function depend on the rows alone, never on the workers, so that results do not either.
+of a vectorised function depend on the rows alone, never on the workers, so that results do not either. So a second try
+of such a piece has the same rows: a matrix product of fewer rows rounds in another way.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
 from tempering.errors import DensityError, SettingsError
 from tempering.host.engines import Engine, Here
+from tempering.host.pieces import Arrival, Piece, masked, parts
 from tempering.host.processes import Returned
 from tempering.host.use import HostUse, Timer
 from tempering.host.work import Answer, told
 
-__all__ = ["Arrival", "Dealer"]
+__all__ = ["Dealer"]
 
 _PIECE_SECONDS = 0.05
 """What a piece of quick points should take: less, and handing out shows; more, and a crash loses more."""
@@ -28,37 +29,6 @@ _GLANCE = 0.05
 """The same where more points may become known."""
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """What is known of some rows now.
-
-    Args:
-        rows: their numbers.
-        answer: what the function returned for them.
-        fault: how it failed for good, of `use.FAULTS`; None where it did not.
-        error: the exception of it.
-        tries: how often they were tried.
-    """
-
-    rows: np.ndarray
-    answer: Answer
-    worker: str
-    fault: str | None = None
-    error: BaseException | None = None
-    tries: int = 1
-
-
-@dataclass
-class _Piece:
-    rows: np.ndarray
-    tries: int = 0
-    breaks: int = 0
-    begun: float | None = None
-
-    def singles(self) -> "Iterator[_Piece]":
-        return (_Piece(self.rows[i : i + 1], self.tries, self.breaks) for i in range(len(self.rows)))
-
-
 class Dealer:
     """Deals points to an engine.
 
@@ -66,6 +36,7 @@ class Dealer:
         chunk_size: points of a piece; None for as many as take a twentieth of a second.
         timeout: seconds that a point may take.
         tries: how often a point is tried.
+        keeps_pieces: whether a piece that fails is tried again as it was, before its points are tried one by one.
         bad_rows: which rows of an answer without an exception are failures (NaN); None where none are.
 
     Attributes:
@@ -82,13 +53,15 @@ class Dealer:
         timeout: float | None,
         tries: int,
         bad_rows: Callable[[Answer], np.ndarray] | None,
+        keeps_pieces: bool = False,
     ):
         self.engine, self.use, self.chunk_size, self.timeout = engine, use, chunk_size, timeout
-        self.tries, self.drains, self._bad_rows = tries, False, bad_rows
+        self.tries, self.drains, self._bad_rows, self.keeps_pieces = tries, False, bad_rows, keeps_pieces
         self.on_tick: Callable[[], None] | None = None
         self._typical: float | None = None
         self._next_key = 0
         self._given_up: set[int] = set()
+        self._rounds: list[_Round] = []
 
     @property
     def typical(self) -> float | None:
@@ -119,13 +92,26 @@ class Dealer:
             )
         self.use.batches += len(numbers) > 0
         round_ = _Round(self, which, rows, numbers, on_arrival, more)
+        self._rounds.append(round_)
         try:
             round_.run()
         except BaseException:
             round_.leave()
             raise
         finally:
+            self._rounds.pop()
             self._given_up |= round_.flying.keys() | round_.late.keys()
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether no other round waits for workers: an observer may ask for points while others fly."""
+        return len(self._rounds) == 1
+
+    def send_on(self, returned: Returned) -> None:
+        """Give what came back to the round that waits for it."""
+        for round_ in self._rounds:
+            if returned.key in round_.flying or returned.key in round_.late:
+                round_.returned.append(returned)
 
     def num_given_up(self) -> int:
         """Tasks of earlier batches that workers of a pool of others are still busy with: nobody waits for them."""
@@ -163,9 +149,9 @@ class _Round:
     def __init__(self, dealer: Dealer, which: int, rows: np.ndarray, numbers: np.ndarray, on_arrival, more=None):
         self.dealer, self.engine, self.which, self.rows = dealer, dealer.engine, which, rows
         self.left, self.on_arrival, self.more = numbers, on_arrival, more
-        self.again: deque[_Piece] = deque()
-        self.flying: dict[int, _Piece] = {}
-        self.late: dict[int, _Piece] = {}
+        self.again: deque[Piece] = deque()
+        self.flying: dict[int, Piece] = {}
+        self.late: dict[int, Piece] = {}
         self.returned: deque[Returned] = deque()
         self.done = np.ones(len(rows), bool)
         self.done[numbers] = False
@@ -191,26 +177,33 @@ class _Round:
 
     def leave(self) -> None:
         """After an error: let in what is paid for, or see that nobody works on for nothing."""
-        self._let_in(list(self.returned))  # they came back together with the one that ended the round
-        if self.dealer.drains and not isinstance(self.engine, Here):
-            limit = None if self.dealer.timeout is None else time.monotonic() + self.dealer.timeout
-            while self.flying and (limit is None or time.monotonic() < limit):
-                self._let_in(self.engine.collect(_TICK))
-        if self.flying or self.late:
-            self.engine.close(at_once=True)
+        try:
+            self._let_in(list(self.returned))  # they came back together with the one that ended the round
+            if self.dealer.drains and not isinstance(self.engine, Here):
+                longest = max((len(piece.rows) for piece in self.flying.values()), default=1)
+                timeout = self.dealer.timeout
+                limit = float("inf") if timeout is None else time.monotonic() + timeout * longest
+                while self.flying and time.monotonic() < limit:
+                    self._let_in(self.engine.collect(_TICK))
+        except Exception:  # the first error is the one to tell
+            pass
+        finally:
+            if (self.flying or self.late) and self.dealer.is_outermost:
+                self.engine.close(at_once=True)
 
     def _let_in(self, all_returned: list[Returned]) -> None:
         for returned in all_returned:
             piece = self.flying.pop(returned.key, None)
-            if piece is not None and returned.reply is not None:
-                self._keep(piece, returned)
+            if piece is None:
+                self.dealer.send_on(returned)
+            elif returned.reply is not None:
+                self._keep(list(parts(piece, returned.reply.answers or ())), returned.reply.worker)
 
-    def _keep(self, piece: _Piece, returned: Returned) -> None:
-        assert returned.reply is not None
+    def _keep(self, answers: list[tuple[Piece, Answer]], worker: str) -> None:
         try:
-            for part, answer in _parts(piece, returned.reply.answers or ()):
+            for part, answer in answers:
                 if answer.error is None and self.dealer.bad_rows(answer) is None:
-                    self._arrive(part, answer, returned.reply.worker)
+                    self._arrive(part, answer, worker)
         except Exception:  # the first error is the one to tell
             return
 
@@ -234,7 +227,7 @@ class _Round:
                 return
             key = self.dealer.new_key()
             self.flying[key] = piece
-            piece.tries += 1
+            piece.tries, piece.begun = piece.tries + 1, None  # the time of an earlier try is not that of this one
             self.engine.submit(key, self.which, self.rows[piece.rows])
             if piece.breaks > 1:
                 break
@@ -244,16 +237,16 @@ class _Round:
         """Workers of a pool of others that are busy with points that were given up, of this batch or of others."""
         return len(self.late) + self.dealer.num_given_up()
 
-    def _next(self) -> _Piece | None:
+    def _next(self) -> Piece | None:
         if self.again:
             if self.again[0].breaks > 1 and self.flying:
                 return None
             piece = self.again.popleft()
-            self.dealer.use.retried += len(piece.rows) if piece.tries else 0
+            self.dealer.use.retried += len(piece.rows)
             return piece
         size = self.dealer.chunk_size or self.dealer.size_of_piece(len(self.left))
         taken, self.left = self.left[:size], self.left[size:]
-        return _Piece(taken)
+        return Piece(taken)
 
     def _start_clocks(self) -> None:
         """A task that waits in the queue of a pool has not begun: as many have as there are workers."""
@@ -273,13 +266,20 @@ class _Round:
             returned = self.returned.popleft()
             is_late = returned.key in self.late
             piece = (self.late if is_late else self.flying).pop(returned.key, None)
-            if piece is None or (is_late and returned.reply is None):
+            if piece is None:
+                self.dealer.send_on(returned)
                 continue
             if returned.reply is None:
-                self._lost(piece, returned)
+                if not is_late:
+                    self._lost(piece, returned)
                 continue
-            for part, answer in _parts(piece, returned.reply.answers or ()):
-                self._judge(part, answer, returned.reply.worker, is_late)
+            answers, worker = deque(parts(piece, returned.reply.answers or ())), returned.reply.worker
+            try:
+                while answers:
+                    self._judge(*answers.popleft(), worker, is_late)
+            except BaseException:
+                self._keep(list(answers), worker)
+                raise
             if is_late:
                 self._drop_second_tries()
         self._start_clocks()
@@ -292,25 +292,29 @@ class _Round:
             if not self.engine.abandon(key):
                 self.late[key] = piece
 
-    def _lost(self, piece: _Piece, returned: Returned) -> None:
-        if returned.is_common:
-            piece.breaks += 1
-            if piece.breaks < 3:  # together once more, then alone: nobody knows which of them did it
-                self.again.extend(piece.singles())
-                return
-            piece.tries = self.dealer.tries
-        self._failed(
-            piece, "died", RuntimeError(returned.lost or "the worker ended"), Answer(len(piece.rows), None, 0.0)
-        )
+    def _lost(self, piece: Piece, returned: Returned) -> None:
+        error, answer = RuntimeError(returned.lost or "the worker ended"), Answer(len(piece.rows), None, 0.0)
+        if not returned.is_common:
+            self._failed(piece, "died", error, answer)
+            return
+        piece.breaks += 1
+        if piece.breaks < 3:  # together once more, then alone: nobody knows which of them did it
+            self.again.extend([piece] if self.dealer.keeps_pieces else piece.singles())
+        elif len(piece.rows) > 1:
+            piece.breaks = 2
+            self.again.extend(piece.singles())
+        else:
+            self._arrive(piece, answer, "", "died", error)
 
-    def _judge(self, piece: _Piece, answer: Answer, worker: str, is_late: bool = False) -> None:
+    def _judge(self, piece: Piece, answer: Answer, worker: str, is_late: bool = False) -> None:
         bad = None if answer.error is not None else self.dealer.bad_rows(answer)
         if is_late:  # what is good and came before the second try is taken
             news = ~self.done[piece.rows] & (np.ones(len(piece.rows), bool) if bad is None else ~bad)
             if answer.error is not None or not news.any():
                 return
-            piece, bad = _Piece(piece.rows[news], piece.tries), None
-            answer = answer if news.all() else _masked(answer, news)
+            self.dealer.use.busy -= piece.counted
+            piece, bad = piece.of(piece.rows[news]), None
+            answer = answer if news.all() else masked(answer, news)
         self.dealer.note(answer)
         if answer.error is not None:
             self._failed(piece, "raised", told(answer.error), answer, worker)
@@ -319,19 +323,21 @@ class _Round:
         elif bad.all():
             self._failed(piece, "nan", None, answer, worker)
         else:  # the others of a vectorised function's piece are as good as any
-            good, rest = (_Piece(piece.rows[mask], piece.tries, piece.breaks) for mask in (~bad, bad))
-            self._arrive(good, _masked(answer, ~bad), worker)
-            self._failed(rest, "nan", None, _masked(answer, bad), worker)
+            good, rest = (piece.of(piece.rows[mask]) for mask in (~bad, bad))
+            self._arrive(good, masked(answer, ~bad), worker)
+            self._failed(rest, "nan", None, masked(answer, bad), worker)
 
-    def _arrive(self, piece: _Piece, answer: Answer, worker: str, fault: str | None = None, error=None) -> None:
+    def _arrive(self, piece: Piece, answer: Answer, worker: str, fault: str | None = None, error=None) -> None:
         self.done[piece.rows] = True
         self.dealer.use.points += len(piece.rows)
         self.on_arrival(Arrival(piece.rows, answer, worker, fault, error, piece.tries))
 
-    def _failed(self, piece: _Piece, fault: str, error, answer: Answer, worker: str = "") -> None:
+    def _failed(self, piece: Piece, fault: str, error, answer: Answer, worker: str = "") -> None:
+        is_again = piece.tries - piece.breaks < self.dealer.tries  # a pool that broke was no try of this point
         if len(piece.rows) > 1 and self.dealer.tries > 1:
-            self.again.extend(piece.singles())
-        elif piece.tries < self.dealer.tries:
+            is_whole = self.dealer.keeps_pieces and fault != "nan" and is_again
+            self.again.extend([piece] if is_whole else piece.singles())
+        elif is_again:
             self.again.append(piece)
         else:
             self._arrive(piece, answer, worker, fault, error)
@@ -348,8 +354,9 @@ class _Round:
             del self.flying[key]
             if not self.engine.abandon(key):
                 self.late[key] = piece
-            again = _Piece(piece.rows, piece.tries, piece.breaks)
-            self.dealer.use.busy += now - piece.begun
+            again = piece.of(piece.rows)
+            again.counted, piece.counted = 0.0, now - piece.begun
+            self.dealer.use.busy += piece.counted
             error = DensityError(
                 f"a point took longer than timeout = {timeout:g} s, {piece.tries} times; give more time, "
                 "on_failure='reject' to count such points as outside the support, or fix the function"
@@ -366,23 +373,3 @@ class _Round:
                 f"{timeout:g} s, and a pool of your own cannot be made to end them; give pool=8, which can, or a "
                 "longer timeout"
             )
-
-
-def _parts(piece: _Piece, answers: tuple[Answer, ...]) -> Iterator[tuple[_Piece, Answer]]:
-    """The answers of a task with the rows that each is about."""
-    if len(answers) == 1 and answers[0].size == len(piece.rows):
-        yield piece, answers[0]
-        return
-    place = 0
-    for answer in answers:
-        yield _Piece(piece.rows[place : place + answer.size], piece.tries, piece.breaks), answer
-        place += answer.size
-
-
-def _masked(answer: Answer, mask: np.ndarray) -> Answer:
-    """The part of an answer about some of its points."""
-    result = answer.result
-    cut = lambda part: np.asarray(part)[mask]  # noqa: E731
-    parts = tuple(map(cut, result)) if isinstance(result, tuple | list) and len(result) == 2 else cut(result)
-    share = float(np.mean(mask))
-    return Answer(int(mask.sum()), parts, share * answer.seconds)

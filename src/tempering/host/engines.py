@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tempering.errors import SettingsError, what_is
-from tempering.host.foreign import kind_of
+from tempering.host.kinds import kind_of
 from tempering.host.pools import ALLOWED
 from tempering.host.processes import Processes, Returned
 from tempering.host.work import Shipped, evaluate

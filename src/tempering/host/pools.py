@@ -4,9 +4,21 @@ import os
 from concurrent.futures import Executor
 from typing import Any
 
-from tempering.errors import SettingsError, first_line
+from tempering.errors import SettingsError, first_line, what_is
 
-__all__ = ["ALLOWED", "NOT_FOUND", "client_of", "end_of", "is_closed", "size_of", "unfit", "words_of"]
+__all__ = [
+    "ALLOWED",
+    "NOT_FOUND",
+    "client_of",
+    "end_of",
+    "is_closed",
+    "says_closed",
+    "shut",
+    "size_of",
+    "unfit",
+    "way_of",
+    "words_of",
+]
 
 ALLOWED = (
     "a number of processes; an executor such as concurrent.futures.ProcessPoolExecutor, "
@@ -19,6 +31,20 @@ NOT_FOUND = (
     "a function that was written in a notebook or at a prompt must be in a module, because workers import it, and a "
     "script must do its work under `if __name__ == '__main__':`"
 )
+
+
+def way_of(pool: Any) -> str | None:
+    """How a pool takes tasks: submit, apply_async or map. None: it is a function or a class, which may make a pool.
+
+    Raises:
+        SettingsError: for what is neither.
+    """
+    if isinstance(pool, type):
+        return None
+    found = next((name for name in ("submit", "apply_async", "map") if callable(getattr(pool, name, None))), None)
+    if found is None and not callable(pool):
+        raise SettingsError(f"pool is {what_is(pool)} without .submit or .map; give {ALLOWED}")
+    return found
 
 
 def client_of(pool: Any) -> Any:
@@ -42,7 +68,10 @@ def size_of(pool: Any) -> int:
 def end_of(pool: Any) -> None:
     """End a pool that was made for a fit."""
     if isinstance(pool, Executor) or hasattr(pool, "shutdown"):
-        pool.shutdown(wait=False)
+        try:
+            pool.shutdown(wait=False, cancel_futures=True)  # nobody waits for what is in its queue
+        except TypeError:  # loky and others do not know the word
+            pool.shutdown(wait=False)
     elif hasattr(pool, "terminate"):
         pool.terminate()
 
@@ -55,6 +84,19 @@ def words_of(error: BaseException) -> str:
 def is_closed(error: Exception) -> bool:
     """Whether a pool refuses work because it is closed: every library has an exception of its own for it."""
     return isinstance(error, RuntimeError | ValueError) or "Closed" in type(error).__name__
+
+
+def says_closed(error: Exception) -> bool:
+    """The same of a pool whose exceptions may mean anything else as well."""
+    return is_closed(error) and any(word in str(error).lower() for word in ("closed", "not running", "shut"))
+
+
+def shut(error: BaseException) -> SettingsError:
+    """That a pool takes no work, in words."""
+    return SettingsError(
+        f"the pool takes no work ({words_of(error)}): it is closed, or was not started; give one that is open, such as "
+        "inside its `with` block"
+    )
 
 
 def unfit(error: BaseException) -> Exception:

@@ -20,6 +20,8 @@ __all__ = ["Answer", "Reply", "Shipped", "WorkerTraceback", "evaluate", "survive
 
 _held: dict[str, "Shipped"] = {}
 """In a worker: functions that came once, by their token."""
+_MOST_HELD = 16
+"""Targets whose functions, and the data in them, a worker holds; one that outlives many fits forgets the oldest."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,11 @@ def evaluate(
         is_apart: whether another process waits for the reply; exceptions are then made fit for the journey.
         halts: whether to stop at the first point that raises.
     """
-    if shipped is not None:
+    own = shipped if shipped is not None else _held.get(token)
+    if shipped is not None and is_apart:
         _held[token] = shipped
-    own = _held.get(token)
+        for oldest in list(_held)[:-_MOST_HELD]:
+            _held.pop(oldest, None)  # another thread may have done it
     if own is None:
         return Reply(worker_name(), None)
     function, answers = own.functions[which], []

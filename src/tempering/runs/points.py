@@ -264,7 +264,7 @@ class PointStore:
         for record in records:
             record["check"] = _check(record)
         try:
-            self._file.write(records.tobytes())
+            self._append(records.tobytes())
             if time.monotonic() - self._synced > _SYNC:
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
@@ -273,6 +273,17 @@ class PointStore:
                 f"could not write {self.place}: {error.strerror or error}; free space and make the same call again: "
                 "all points before this one are kept"
             ) from error
+
+    def _append(self, content: bytes) -> None:
+        """All of it or nothing: a full disk may take a part, after which later records would stand in wrong places."""
+        begin, left = self._file.tell(), memoryview(content)
+        try:
+            while len(left):
+                left = left[self._file.write(left) or 0 :]
+        except OSError:
+            self._file.truncate(begin)
+            self._file.seek(begin)
+            raise
 
     def close(self) -> None:
         """Have everything on disk, and let others in."""
