@@ -140,7 +140,7 @@ def one(name: str, seed: int, options) -> dict:
     draws, log_weights = sampler.sample_weighted(num, seed=seed + 1)
     ours = sampler.evaluations + sampler.ledger.points["sampling"]
     print(sampler.summary(), flush=True)
-    long = evidence(target, seed, *SMC)
+    long = evidence(target, seed, *options.smc)
     verdict = sampler.diagnose()
     record = {
         "seed": seed,
@@ -166,14 +166,14 @@ def one(name: str, seed: int, options) -> dict:
     return record
 
 
-def remeasure(path: Path, names: list[str]) -> None:
+def remeasure(path: Path, names: list[str], smc_cost: tuple[int, int]) -> None:
     """Put a fresh log Z by SMC beside the fits of a file."""
     content = json.loads(path.read_text())
     for name in names:
         model, data_fn = MODELS[name]
         target = tp.from_numpyro(model, *data_fn())
         for record in content["figures"][name]:
-            record["log_z_smc"] = evidence(target, record["seed"], *SMC) | {"commit": commit()}
+            record["log_z_smc"] = evidence(target, record["seed"], *smc_cost) | {"commit": commit()}
             print(name, record["log_z"], record["log_z_error"], record["log_z_smc"], flush=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
 
@@ -188,10 +188,13 @@ def main() -> None:
         "--steps", type=int, help="training steps of the first and last fit; the default's if not given"
     )
     parser.add_argument("--draws", type=int, default=10_000, help="weighted draws, where the evaluations allow them")
-    parser.add_argument("--evidence", type=Path, help="only measure SMC's log Z anew, for the runs in this file")
+    parser.add_argument("--evidence", type=Path, help="only measure SMC's log Z again, for the runs in this file")
+    parser.add_argument(
+        "--smc", nargs=2, type=int, default=SMC, metavar=("EVALUATIONS", "RUNS"), help="what SMC's log Z may cost"
+    )
     options = parser.parse_args()
     if options.evidence:
-        remeasure(options.evidence, options.names)
+        remeasure(options.evidence, options.names, options.smc)
         return
     runs = {name: [one(name, seed, options) for seed in options.seeds] for name in options.names}
     finish(options, runs, share=options.share, path=options.path)
