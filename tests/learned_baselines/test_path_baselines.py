@@ -12,7 +12,7 @@ from support.random_checks import assert_mean, must_fail
 from tempering.baselines.cmcd import CMCD
 from tempering.baselines.contract import Cost
 from tempering.baselines.dds import DDS, DDSProcess, steps_of
-from tempering.baselines.paths import log_weight, look, look_twice, walk
+from tempering.baselines.paths import Look, log_weight, look, look_twice, walk
 from tempering.baselines.trust_region import divergence, log_variance, region
 from tempering.errors import SettingsError
 from tempering.settings import CMCDSettings, DDSSettings
@@ -85,6 +85,27 @@ class Shifted(eqx.Module):
 
     def cost(self, *args):
         return self.inner.cost(*args)
+
+
+@pytest.mark.parametrize("name", ["dds", "cmcd"])
+def test_a_process_that_is_ready_is_the_same(name):
+    """Tables of what depends on the step alone change neither the kernels nor their derivatives."""
+    method, kind = METHODS[name]
+    process = eqx.filter_jit(method.process)(jax.random.key(0), 2, kind(width=8, num_path_steps=5))
+    control = jax.tree.map(lambda leaf: leaf + 0.1, process.control)
+    process = eqx.tree_at(lambda own: own.control, process, control)
+    x, gradient, noise = (jnp.asarray(pair) for pair in ([0.3, -0.2], [3.0, -2.0], [0.5, 1.0]))
+
+    def told(process, is_ready, k):
+        process = process.ready() if is_ready else process
+        there, innovation = process.move(k, x, gradient, noise)
+        looks = Look(x, jnp.zeros(()), gradient), Look(there, jnp.zeros(()), 0.5 * gradient)
+        return jnp.sum(there) + process.log_ratio(k, looks[0], innovation, looks[1])
+
+    of = eqx.filter_jit(eqx.filter_value_and_grad(told))
+    for k in (0, 4):  # CMCD goes back from the last one by the control of a step that is not there
+        plain, ready = (of(process, is_ready, jnp.asarray(k)) for is_ready in (False, True))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4), plain, ready)
 
 
 @pytest.mark.parametrize(("name", "bias"), [("dds", 1.0), ("cmcd", 0.0)])

@@ -50,6 +50,8 @@ class CMCDProcess(FromNormal):
     dim: int = eqx.field(static=True)
     init_std: float = eqx.field(static=True)
     max_diffusion: float = eqx.field(static=True)
+    table: tuple[Float[Array, " step"], Float[Array, " step"]] | None
+    """beta_k and sigma_k^2 Delta of all steps, in a process that is `ready`."""
 
     def __init__(self, key: Key, dim: int, settings: CMCDSettings):
         self.control = Control(key, dim, settings, bias=0.0)
@@ -57,24 +59,31 @@ class CMCDProcess(FromNormal):
         self.raw_factor = jnp.asarray(np.log(np.e - 1.0), jnp.float32)  # softplus of it is 1
         self.num_steps, self.dim = settings.num_path_steps, dim
         self.init_std, self.max_diffusion = settings.init_std, settings.max_diffusion
+        self.table = None
 
     def betas(self) -> Float[Array, " step"]:
         """Rising, the last one 1."""
         parts = jnp.cumsum(jax.nn.softplus(self.raw_betas))
         return parts / parts[-1]
 
-    def _speed(self, k: Int[Array, ""]) -> Float[Array, ""]:
+    def ready(self) -> "FromNormal":
+        """The same process, with what depends on the step alone worked out for all steps."""
+        at = lambda own: own.table  # noqa: E731
+        return eqx.tree_at(at, super().ready(), (self.betas(), self._speeds()), is_leaf=lambda leaf: leaf is None)
+
+    def _speeds(self) -> Float[Array, " step"]:
         """sigma_k^2 Delta."""
-        sigma = jax.nn.softplus(self.raw_factor) * jnp.asarray(
-            sigmas_of(self.num_steps, self.max_diffusion), jnp.float32
-        )
-        return sigma[k] ** 2 / self.num_steps
+        sigmas = jnp.asarray(sigmas_of(self.num_steps, self.max_diffusion), jnp.float32)
+        return (jax.nn.softplus(self.raw_factor) * sigmas) ** 2 / self.num_steps
+
+    def _speed(self, k: Int[Array, ""]) -> Float[Array, ""]:
+        return (self._speeds() if self.table is None else self.table[1])[k]
 
     def _annealed(
         self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"]
     ) -> Float[Array, " dim"]:
         """grad log pi_k."""
-        beta = self.betas()[k]
+        beta = (self.betas() if self.table is None else self.table[0])[k]
         return beta * gradient - (1.0 - beta) * x / self.init_std**2
 
     def move(

@@ -13,7 +13,7 @@ from tempering.diffusion.networks.linear import Linear
 from tempering.settings.path_baselines import PathSettings
 from tempering.types import Array, Float, Int, Key
 
-__all__ = ["Control"]
+__all__ = ["Control", "Timetable"]
 
 _NUM_FREQUENCIES = 64
 _SLOWEST, _FASTEST = 0.1, 100.0
@@ -54,14 +54,46 @@ class Control(eqx.Module):
         self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"]
     ) -> Float[Array, " dim"]:
         """The control at one point. It is not differentiated by the gradient that it is given."""
+        return _steered(self.states, *self._at(k), x, gradient, self.max_score)
+
+    def timetable(self, num: int) -> "Timetable":
+        """The same control with all that it makes of steps 0 to `num` - 1 worked out."""
+        told, factors = jax.vmap(self._at)(jnp.arange(num))
+        return Timetable(told, factors, self.states, self.max_score)
+
+    def _at(self, k: Int[Array, ""]) -> tuple[Float[Array, " width"], Float[Array, " dim"]]:
+        """h(tau) and g(tau)."""
         angles = np.linspace(_SLOWEST, _FASTEST, _NUM_FREQUENCIES, dtype=np.float32) * k.astype(jnp.float32)
         angles = angles + self.phase
         features = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
-        state = _chain(self.states, jnp.concatenate([x, _chain(self.times, features)]))
         *hidden, last = self.gradients
-        factor = last(_chain(tuple(hidden), features))
-        given = jnp.clip(jax.lax.stop_gradient(gradient), -self.max_score, self.max_score)
-        return jnp.clip(state, -_LARGEST_STATE, _LARGEST_STATE) + factor * given
+        return _chain(self.times, features), last(_chain(tuple(hidden), features))
+
+
+class Timetable(eqx.Module):
+    """A control whose h(tau) and g(tau) are looked up: a loop over steps does not work them out, or differentiate them.
+
+    On a GPU such a loop costs what it launches, and more than a third of it was that.
+    """
+
+    told: Float[Array, "step width"]
+    factors: Float[Array, "step dim"]
+    states: tuple[Linear, ...]
+    max_score: float = eqx.field(static=True)
+
+    def __call__(
+        self, k: Int[Array, ""], x: Float[Array, " dim"], gradient: Float[Array, " dim"]
+    ) -> Float[Array, " dim"]:
+        """The control at one point, as `Control` has it."""
+        return _steered(self.states, self.told[k], self.factors[k], x, gradient, self.max_score)
+
+
+def _steered(
+    states: tuple[Linear, ...], told: Array, factor: Array, x: Array, gradient: Array, max_score: float
+) -> Float[Array, " dim"]:
+    state = _chain(states, jnp.concatenate([x, told]))
+    given = jnp.clip(jax.lax.stop_gradient(gradient), -max_score, max_score)
+    return jnp.clip(state, -_LARGEST_STATE, _LARGEST_STATE) + factor * given
 
 
 def _layers(key: Key, sizes: list[int]) -> tuple[Linear, ...]:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 
 from tempering.baselines.contract import Drawn
+from tempering.baselines.control import Control
 from tempering.targets.base import Target, evaluate
 from tempering.types import Array, Float, Int, Key, Keys
 
@@ -73,8 +74,17 @@ class Process(Protocol):
 class FromNormal(eqx.Module):
     """A process that starts at N(0, s^2 I)."""
 
+    control: eqx.AbstractVar[Callable[..., Any]]
+    num_steps: eqx.AbstractVar[int]
     dim: eqx.AbstractVar[int]
     init_std: eqx.AbstractVar[float]
+
+    def ready(self) -> "FromNormal":
+        """The same process, with what depends on the step alone worked out for all steps."""
+        if not isinstance(self.control, Control):
+            return self
+        # One step more than there are: CMCD goes back by the control of the step after.
+        return eqx.tree_at(lambda own: own.control, self, self.control.timetable(self.num_steps + 1))
 
     def start(self, key: Key) -> Float[Array, " dim"]:
         """A draw of N(0, s^2 I)."""
@@ -145,8 +155,13 @@ def _twice_bwd(gradient, cotangents, perturbed, x, target):
     return by_value * gradient + product
 
 
+def _ready(process: Any) -> Any:
+    return process.ready() if isinstance(process, FromNormal) else process
+
+
 def walk(key: Key, process: Process, target: Target, look_fn: LookFn = look) -> Walk:
     """One trajectory with its log weight: K + 1 evaluations."""
+    process = _ready(process)
     key_start, key_noise = jax.random.split(key)
     first = look_fn(target, process.start(key_start))
 
@@ -165,6 +180,7 @@ def walk(key: Key, process: Process, target: Target, look_fn: LookFn = look) -> 
 
 def log_weight(process: Process, trajectory: Trajectory) -> Float[Array, ""]:
     """log w of a trajectory that any process has drawn, all steps at once: no evaluation."""
+    process = _ready(process)
     first, then = trajectory.first, trajectory.then
     here = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest[:-1]]), first, then)
     log_ratios = jax.vmap(process.log_ratio)(jnp.arange(process.num_steps), here, trajectory.innovations, then)
@@ -173,6 +189,7 @@ def log_weight(process: Process, trajectory: Trajectory) -> Float[Array, ""]:
 
 def draw(keys: Keys, process: Process, target: Target) -> Float[Array, "draw dim"]:
     """x_K of one trajectory for each key: K evaluations each."""
+    process = _ready(process)
 
     def one(key: Key) -> Array:
         key_start, key_noise = jax.random.split(key)
