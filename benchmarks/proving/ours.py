@@ -24,8 +24,8 @@ def fitted(density: Density, seed: int, budget: int | None) -> tuple[Any, Any]:
     """
     how = {"budget": budget, "seed": seed, "progress": False}
     prior = density.prior
-    if density.handed is not None and density.flat is not None:
-        return tp.fit(density.handed(), **how), density.flat
+    if density.handed is not None:
+        return tp.fit(density.handed(), **how, **density.how), density.flat or np.asarray
     if prior is None:
         return tp.fit(density.log_density, density.dim, **how, **density.how), np.asarray
     if "prior" in inspect.signature(tp.fit).parameters:

@@ -111,8 +111,9 @@ class Density:
         box: half the width of a cube about the origin that holds the mass, for rivals that need a bounded prior where
             the density has none.
         how: what else `tp.fit` is told, such as a `support`.
-        handed: makes what `tp.fit` is given in place of `log_density`, such as a model of NumPyro.
-        flat: its draws as rows of the coordinates of `log_density`.
+        handed: makes what `tp.fit` is given in place of `log_density`, such as a model of NumPyro, with all of `how`.
+        handed_as: what that is, in a few words.
+        flat: its draws as rows of the coordinates of `log_density`; None where they are such rows.
         limit: why a silent wrong answer is expected, where it is named beforehand.
     """
 
@@ -134,6 +135,7 @@ class Density:
     limit: str | None = None
     how: dict[str, Any] = field(default_factory=dict)
     handed: Callable[[], Any] | None = None
+    handed_as: str = "model of NumPyro"
     flat: Callable[[Any], np.ndarray] | None = None
 
     def __post_init__(self):
@@ -145,9 +147,9 @@ class Density:
     @property
     def handed_over(self) -> str:
         """How it is handed over, in a word."""
+        if self.handed is not None:
+            return ", ".join((self.handed_as, *(f"`{name}=`" for name in self.how)))
         match self.prior:
-            case None if self.handed is not None:
-                return "model of NumPyro"
             case None:
                 return ", ".join(("density", *(f"`{name}=`" for name in self.how)))
             case Box():
