@@ -12,11 +12,14 @@ from .hierarchies import HIERARCHIES
 from .landscapes import LANDSCAPES
 from .likelihoods import GRID_POSTERIORS
 from .mixtures import random_mixture
+from .newcomers import NEWCOMERS
+from .oddities import ODDITIES
 from .record import Density
 from .ridges import RIDGES
 from .strangers import STRANGERS
 from .stubborn import STUBBORN
 from .visitors import VISITORS
+from .wanderers import WANDERERS
 
 __all__ = ["DENSITIES", "density_of"]
 
@@ -63,6 +66,9 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **EDGES,
     **GUESTS,
     **VISITORS,
+    **NEWCOMERS,
+    **WANDERERS,
+    **ODDITIES,
 }
 _RANDOM = "mixture-"
 
