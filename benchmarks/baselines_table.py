@@ -4,12 +4,16 @@
     python benchmarks/baselines_table.py docs
 
 Each run is a process of its own (`seeds.py`), `--workers` at a time, and its folder stays under `--folder`: the same
-command goes on where it was stopped, bit for bit. `--seconds` stops what is still running after so long, for machines
-that are lent for minutes; what is not finished is not in the results.
+command goes on where it was stopped, bit for bit. A run joins the results when it ends.
+
+`--seconds` is for machines that are lent for minutes. Fits that are still going on `--judging` seconds before its end
+stop there and are judged as they are; the table says how far they came. What has not ended after `--seconds` is
+stopped, and is not in the results. `merge` joins files of results that were made side by side.
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import commit
-from seeds import ONE, one_run, summarise
+from seeds import one_run, summarise
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "results" / "baselines.json", ROOT / "docs" / "baselines.md"
@@ -32,51 +36,64 @@ LOG_Z_ERRORS = {"mw32-fab": 0.0316}
 
 METRICS = ("energy_tvd", "energy_mmd", "w2", "log_z_error")
 """Ours, in the columns of the published ones."""
+_WHOLE = 0.995
+"""Of the planned evaluations: a run with fewer was ended by its time."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run presets over seeds, and put those that are finished into the results."""
+    """Run presets over seeds, and put each that is finished into the results."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one device
     jobs = [(name, seed) for seed in options.seeds for name in options.presets]
+    about = {"command": " ".join(["python", *sys.argv]), "commit": options.commit or commit(), "changes": options.set}
+    writing = threading.Lock()
+
+    def carry_out(job: tuple[str, int]) -> None:
+        name, seed = job
+        result = _one(name, seed, options)
+        if result is None:
+            print(f"{name} {seed}: not finished; the same command goes on", flush=True)
+            return
+        with writing:
+            _keep(options.out, {name: {**about, "runs": [result]}})
+        print(name, seed, result.get("failed") or _line(result), flush=True)
+
     with ThreadPoolExecutor(options.workers) as pool:
-        done = list(pool.map(lambda job: _one(job[0], job[1], options), jobs))
-    content = json.loads(options.out.read_text()) if options.out.exists() else {"presets": {}}
-    for name in options.presets:
-        own = [result for (job, _), result in zip(jobs, done, strict=True) if job == name and result is not None]
-        kept = content["presets"].get(name, {}).get("runs", [])
-        runs = [*(old for old in kept if old["seed"] not in {new["seed"] for new in own}), *own]
-        if not runs:
-            print(f"{name}: no run is finished; the same command goes on")
-            continue
-        content["presets"][name] = {
-            "command": " ".join(["python", *sys.argv]),
-            "commit": options.commit or commit(),
-            "changes": options.set,
-            "summary": summarise(runs),
-            "runs": sorted(runs, key=lambda result: result["seed"]),
-        }
-        for result in runs:
-            print(name, result["seed"], result.get("failed") or _line(result))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(content, indent=1) + "\n")
+        list(pool.map(carry_out, jobs))
+
+
+def merge(options: argparse.Namespace) -> None:
+    """Put the runs of other files into the results; a run of the same preset and seed is replaced."""
+    for file in options.files:
+        _keep(options.out, json.loads(file.read_text())["presets"])
+
+
+def _keep(out: Path, presets: dict[str, Any]) -> None:
+    """Join runs to those of the file, preset by preset."""
+    content = json.loads(out.read_text()) if out.exists() else {"presets": {}}
+    for name, new in presets.items():
+        seeds = {one["seed"] for one in new["runs"]}
+        old = [one for one in content["presets"].get(name, {}).get("runs", []) if one["seed"] not in seeds]
+        runs = sorted([*old, *new["runs"]], key=lambda one: one["seed"])
+        about = {key: new[key] for key in ("command", "commit", "changes")}
+        content["presets"][name] = {**about, "summary": summarise(runs), "runs": runs}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out.with_suffix(".new")
+    beside.write_text(json.dumps(content, indent=1) + "\n")
+    beside.replace(out)
 
 
 def _one(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
-    """One run; None where it did not end in time, and is to be resumed."""
-    left = options.deadline - time.monotonic()
-    place = options.folder / f"{name}-{seed}"
-    if left <= 0:
-        return None
-    if (place / "run" / "result.json").exists():
+    """One run; None where it did not end in time, and is to be resumed, or where too little time was left."""
+    left = options.began + options.seconds - time.monotonic()
+    if not math.isfinite(left):
         return one_run(name, seed, options.folder, options.set)
-    place.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-c", ONE, name, str(seed), str(place / "run"), *options.set]
-    with open(place / "log.txt", "a") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        timer = threading.Timer(left, process.terminate)
-        timer.start()
-        code = process.wait()
-        timer.cancel()
-    return None if code < 0 else one_run(name, seed, options.folder, options.set)
+    limit = left - options.judging
+    if limit < options.least and not (options.folder / f"{name}-{seed}" / "run" / "result.json").exists():
+        return None
+    try:
+        return one_run(name, seed, options.folder, options.set, limit, left)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _line(result: dict[str, Any]) -> str:
@@ -108,7 +125,7 @@ def table(stored: dict[str, Any]) -> str:
             f"`{name}`",
             f"{about['evaluations']:.2g}",
             f"{about['least_budget']:.2g}",
-            *_cells(stored.get(name), published_of(name)),
+            *_cells(stored.get(name), published_of(name), about["evaluations"]),
         ]
         if about["method"] in ("iDEM", "BNEM", "DiKL"):
             cells[-2] = "has none"
@@ -126,12 +143,19 @@ def published_of(name: str) -> tuple[float | None, ...]:
     return (*(pair and pair[0] for pair in row), LOG_Z_ERRORS.get(whole))
 
 
-def _cells(entry: dict[str, Any] | None, published: tuple[float | None, ...]) -> list[str]:
+def _cells(entry: dict[str, Any] | None, published: tuple[float | None, ...], planned: float) -> list[str]:
     beside = [f" (published {value:g})" if value is not None else "" for value in published]
     if entry is None:
         return ["–", *(f"not run{words}" for words in beside), "–"]
-    summary, runs = entry["summary"], [one for one in entry["runs"] if "failed" not in one]
-    cells = [f"{len(runs)}" + (f" of {len(entry['runs'])}" if len(runs) < len(entry["runs"]) else "")]
+    failed = [one for one in entry["runs"] if "failed" in one]
+    ended = [one for one in entry["runs"] if "failed" not in one]
+    is_whole = {one["seed"]: one["evaluations"] >= _WHOLE * planned for one in ended}
+    # A run that was stopped would spoil the mean of those that were not.
+    runs = [one for one in ended if is_whole[one["seed"]]] or ended
+    summary = summarise(runs)
+    cells = [f"{len(runs)}" + (f" of {len(runs) + len(failed)}" if failed else "")]
+    if runs and not any(is_whole.values()):
+        cells[0] += f", stopped at {100 * min(one['evaluations'] for one in runs) / planned:.0f} %"
     for name, words in zip(METRICS, beside, strict=True):
         row = summary.get(name, {"mean": None})
         if row["mean"] is None:
@@ -153,13 +177,19 @@ def main() -> None:
     runs.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     runs.add_argument("--set", nargs="*", default=[], help="changes of settings, as in `tempering run`")
     runs.add_argument("--workers", type=int, default=1)
-    runs.add_argument("--seconds", type=float, default=1e9, help="stop what is still running after so long")
+    runs.add_argument("--seconds", type=float, default=math.inf, help="stop what is still running after so long")
+    runs.add_argument("--judging", type=float, default=75.0, help="of these, kept for what comes after the fits")
+    runs.add_argument("--least", type=float, default=60.0, help="a fit that has less time is not begun")
     runs.add_argument("--folder", type=Path, default=Path("runs/baselines"))
     runs.add_argument("--commit", default=None, help="where the tree is not a git checkout")
     runs.add_argument("--out", type=Path, default=RESULTS)
+    merging = parts.add_parser("merge")
+    merging.set_defaults(do=merge)
+    merging.add_argument("files", type=Path, nargs="+")
+    merging.add_argument("--out", type=Path, default=RESULTS)
     parts.add_parser("docs").set_defaults(do=docs)
     options = parser.parse_args()
-    options.deadline = time.monotonic() + getattr(options, "seconds", 0.0)
+    options.began = time.monotonic()
     options.do(options)
 
 

@@ -26,23 +26,35 @@ from tempering.lab.presets import preset
 from tempering.lab.run import resume, run
 
 keep_programs()
-name, seed, folder, changes = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:]
+name, seed, folder, changes = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[5:]
+limit = None if sys.argv[4] == "none" else float(sys.argv[4])
 show = lambda e: None
 if (folder / "config.json").exists():
-    resume(folder, show)
+    resume(folder, show, time_limit=limit)
 else:
-    run(with_changes(preset(name), [f"seed={seed}", *changes]), folder, show)
+    run(with_changes(preset(name), [f"seed={seed}", *changes]), folder, show, time_limit=limit)
 """
 
 
-def one_run(name: str, seed: int, folder: Path, changes: list[str]) -> dict:
-    """The result of one preset and seed, or what went wrong."""
+def one_run(
+    name: str, seed: int, folder: Path, changes: list[str], limit: float | None = None, most: float | None = None
+) -> dict:
+    """The result of one preset and seed, or what went wrong.
+
+    Args:
+        limit: seconds after which the fit should end; judging comes on top.
+        most: seconds after which the process is stopped.
+
+    Raises:
+        subprocess.TimeoutExpired: if it was stopped.
+    """
     place = folder / f"{name}-{seed}"
     place.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-c", ONE, name, str(seed), str(place / "run"), *changes]
+    told = "none" if limit is None else f"{limit:.0f}"
+    command = [sys.executable, "-c", ONE, name, str(seed), str(place / "run"), told, *changes]
     is_new, begun = not (place / "run" / "config.json").exists(), time.perf_counter()
     with open(place / "log.txt", "a") as log:
-        code = subprocess.run(command, stdout=log, stderr=log, check=False).returncode
+        code = subprocess.run(command, stdout=log, stderr=log, check=False, timeout=most).returncode
     seconds = time.perf_counter() - begun
     result_file = place / "run" / "result.json"
     if code != 0 or not result_file.exists():

@@ -192,6 +192,12 @@ def test_a_time_limit_ends_training_early():
 
 
 @pytest.mark.slow
+def test_the_record_has_what_was_made_and_not_what_was_planned():
+    sampler = fit("fab", settings=dataclasses.replace(TINY["fab"], num_steps=10**9), time_limit=2.0)
+    assert sum(sampler.levels[0].evaluations.values()) == sampler.evaluations
+
+
+@pytest.mark.slow
 def test_units_change_no_normaliser():
     sampler = fit("fab", scale=2.0, settings={**dataclasses.asdict(TINY["fab"]), "scale": 1.0})
     # In units of its own width the density is the standard normal, which the flow begins as.

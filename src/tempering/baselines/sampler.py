@@ -17,6 +17,7 @@ from tempering.baselines.units import in_units
 from tempering.errors import DensityError, SettingsError
 from tempering.kernels import ChainState
 from tempering.runs.checkpoint import Journal
+from tempering.runs.ledger import APART
 from tempering.runs.records import Checks, finite_or_none
 from tempering.sampler import Sampler
 from tempering.sampler.diagnosis import Verdict
@@ -231,6 +232,7 @@ def finished(
         determinants="exact",
     )
     sampler.levels[0].ess_fraction, sampler.levels[0].pareto_k = sampler.ess_fraction, sampler.pareto_k
-    sampler.levels[0].evaluations = {"training": plan.training, "final_weights": ledger.points["final_weights"]}
+    # Of what was made, and not of the plan: a time limit may have ended training.
+    sampler.levels[0].evaluations = {stage: num for stage, num in ledger.points.items() if stage not in APART}
     sampler.paid.note(FIT, weighted)
     return sampler
