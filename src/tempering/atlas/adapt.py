@@ -34,6 +34,8 @@ FIRST_NU, FIRST_WIDENING = 8.0, 1.15
 """Of Laplace approximations: heavy enough that modes which are not normal are covered."""
 LEAST_WEIGHT = 0.02
 """Of a component, over an equal share: a mode that Laplace's approximation takes for nothing may be more."""
+_TIMES = 3.0
+"""A component that keeps a share of the draws has this many times its mass, up to that share."""
 _NUS, _WIDENINGS = (3.0, 6.0, 12.0, 30.0, 100.0), (0.9, 1.0, 1.1, 1.25, 1.5)
 _NEAR_BEST = 0.97
 """Heavier tails that promise nearly as much are taken."""
@@ -205,7 +207,8 @@ def _masses(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.n
     # A component that nothing was drawn of keeps what Laplace gives it.
     trust = size / (size + 10.0)
     shares = trust * mass + (1.0 - trust) * optima.local_weight()
-    return np.maximum(shares / np.sum(shares), LEAST_WEIGHT / num), own
+    shares = shares / np.sum(shares)
+    return np.maximum(shares, np.maximum(LEAST_WEIGHT / num, np.minimum(optima.keeps, _TIMES * shares))), own
 
 
 def _sizes(own: np.ndarray) -> np.ndarray:
@@ -221,7 +224,7 @@ def _moved(drawn: Drawn, optima: Optima, log_weights: np.ndarray) -> tuple[np.nd
     means, covariances = optima.centre, optima.covariance.copy()
     for k in range(len(optima)):
         mass = np.sum(own[:, k])
-        if mass <= 0:
+        if mass <= 0 or optima.keeps[k] > 0:
             continue
         means[k] += size[k] / (size[k] + 10.0 + dim) * (own[:, k] @ position / mass - means[k])
         away = position - means[k]

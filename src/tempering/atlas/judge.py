@@ -9,7 +9,7 @@ from tempering.atlas.adapt import Drawn
 from tempering.atlas.mixture import log_densities
 from tempering.atlas.negligible import are_negligible
 from tempering.atlas.optima import Optima
-from tempering.atlas.referee import planned_evaluations, rank_p_value, walk
+from tempering.atlas.referee import Walked, planned_evaluations, rank_p_value, walk
 from tempering.devices.keys import folded, generator, split
 from tempering.errors import DensityError
 from tempering.kernels import Kernel
@@ -33,6 +33,9 @@ GOOD_SHARE, LEAST_SHARE = 0.4, 0.02
 """Effective share from which the density is drawn at once, and from which a path of levels leads there."""
 _WIDEST_START = 5.0
 """Chains of the referee start from the user's points, moved away from their mean by up to this factor."""
+_MOST_STRETCHES = 4
+"""Such chains start far outside, and may be on their way when they are looked at. Those where the reference has nothing
+walk on, each time as far as before, and count where they then are. A mode that is missing holds them however far."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Judgement:
 def cost_of_judging(target: Target, kernel: Kernel, num_chains: int, num_steps: int) -> int:
     """The most evaluations that `judge` spends on chains: the first ones may have to be started twice.
 
-    Places that may count for nothing cost more, where there is enough left of the stage (`negligible`).
+    Places that may count for nothing cost more, and so do chains that walk on, where there is enough left of the stage.
     """
     return (2 * planned_evaluations(num_chains, num_steps, kernel) + num_chains) * points_per_gradient(target)
 
@@ -98,8 +101,13 @@ def judge(
     num_chains: int,
     num_steps: int,
     ledger: Ledger,
+    held_back: int = 0,
 ) -> Judgement:
-    """Let chains walk from the user's starting points, spread out, and from weighted draws; see where they are."""
+    """Let chains walk from the user's starting points, spread out, and from weighted draws; see where they are.
+
+    Args:
+        held_back: evaluations of the stage that must be left. Chains walk on only if it is.
+    """
     keys = split(key, 5)
     log_weights = drawn.log_weights()
     weights = np.exp(log_weights - np.max(log_weights))
@@ -109,7 +117,9 @@ def judge(
     rng = generator(keys[0])
     rows = rng.permutation(systematic_indices(log_weights, num_chains, rng.uniform()))
     own = np.asarray(start_fn(keys[1], num_chains))
-    factor = np.exp(generator(keys[2]).uniform(size=(num_chains, 1)) * np.log(_WIDEST_START))
+    # Draws of a prior are wide enough: beyond them there is nothing, and single precision ends.
+    widest = _WIDEST_START if target.reference is None else 1.0
+    factor = np.exp(generator(keys[2]).uniform(size=(num_chains, 1)) * np.log(widest))
     apart = np.mean(own, axis=0) + factor * (own - np.mean(own, axis=0))
     follow = lambda key, positions: walk(key, target, kernel, positions, units, num_steps, ledger)  # noqa: E731
     try:
@@ -117,9 +127,15 @@ def judge(
     except DensityError:  # the user's points are outside of the support: from draws, the light ones as soon as heavy
         inside = np.flatnonzero(np.isfinite(log_weights))
         first = follow(keys[3], drawn.position[generator(folded(keys[1], 1)).choice(inside, size=num_chains)])
-    walks = [first, follow(keys[4], drawn.position[rows])]
-    ratios = [one.log_density - _log_reference(drawn, one.position) for one in walks]
-    limit = log_z + hidden_limit(log_weights - log_z)
+    second, limit = follow(keys[4], drawn.position[rows]), log_z + hidden_limit(log_weights - log_z)
+    cost = planned_evaluations(num_chains, num_steps, kernel) * points_per_gradient(target)
+    for stretch in range(1, _MOST_STRETCHES):
+        is_lost = np.any(~(_log_ratio(drawn, first) <= limit), axis=0)
+        if not np.any(is_lost) or ledger.left("reference") - held_back < cost:
+            break
+        first = first.replaced(is_lost, follow(folded(keys[3], stretch), first.position[-1]))
+    walks = [first, second]
+    ratios = [_log_ratio(drawn, one) for one in walks]
     last = np.concatenate([walks[1].position[-1], walks[1].log_density[-1][:, None], ratios[1][-1][:, None]], axis=1)
     for one, ratio in zip(walks, ratios, strict=True):
         is_hidden = ~(ratio <= limit)
@@ -137,7 +153,7 @@ def judge(
     return Judgement(drawn.shares[-1], pareto_k(log_weights), hidden, p_value, *own)
 
 
-def _log_reference(drawn: Drawn, position: np.ndarray) -> np.ndarray:
-    """Log density of the reference at states of any leading axes."""
-    flat = position.reshape((-1, position.shape[-1]))
-    return log_densities(drawn.reference, flat).reshape(position.shape[:-1])
+def _log_ratio(drawn: Drawn, walked: Walked) -> np.ndarray:
+    """log p - log q at every state of chains."""
+    flat = walked.position.reshape((-1, walked.position.shape[-1]))
+    return walked.log_density - log_densities(drawn.reference, flat).reshape(walked.log_density.shape)

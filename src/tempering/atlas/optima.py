@@ -100,6 +100,8 @@ class Optima:
         is_peak: whether the surface falls in every direction.
         slope: the gradient in coordinates in which the optimum is at a wall, 0 in all others.
         hits: searches that ended there.
+        keeps: for a component of a reference that keeps its place and its shape, up to what share of the draws it has
+            more than its mass; 0 for optima.
     """
 
     dim: int
@@ -110,18 +112,20 @@ class Optima:
     is_peak: np.ndarray = field(init=False)
     slope: np.ndarray = field(init=False)
     hits: np.ndarray = field(init=False)
+    keeps: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.position, self.log_density = np.zeros((0, self.dim)), np.zeros((0,))
         self.slope = np.zeros((0, self.dim))
         self.precision = self.covariance = np.zeros((0, self.dim, self.dim))
-        self.is_peak, self.hits = np.zeros((0,), bool), np.zeros((0,), int)
+        self.is_peak, self.hits, self.keeps = np.zeros((0,), bool), np.zeros((0,), int), np.zeros((0,))
 
     def __len__(self) -> int:
         return len(self.log_density)
 
-    def add(self, shape: "Shape") -> int:
+    def add(self, shape: "Shape", keeps: float = 0.0) -> int:
         """Enter a new optimum, without a hit yet. Returns its number."""
+        self.keeps = np.append(self.keeps, keeps)
         self.position = np.concatenate([self.position, shape.top[None]])
         self.log_density = np.append(self.log_density, shape.height)
         self.precision = np.concatenate([self.precision, shape.precision[None]])
@@ -136,7 +140,7 @@ class Optima:
         if len(self) <= num:
             return self
         chosen, kept = Optima(self.dim), np.sort(np.argsort(-self.log_mass(), kind="stable")[:num])
-        for name in ("position", "log_density", "precision", "covariance", "is_peak", "slope", "hits"):
+        for name in ("position", "log_density", "precision", "covariance", "is_peak", "slope", "hits", "keeps"):
             setattr(chosen, name, getattr(self, name)[kept])
         return chosen
 

@@ -36,6 +36,11 @@ class Walked:
     position: np.ndarray
     log_density: np.ndarray
 
+    def replaced(self, chains: np.ndarray, later: "Walked") -> "Walked":
+        """These states, but for those of some chains, which have come to others since."""
+        position = np.where(chains[None, :, None], later.position, self.position)
+        return Walked(position, np.where(chains[None], later.log_density, self.log_density))
+
 
 def planned_evaluations(num_chains: int, num_steps: int, kernel: Kernel) -> int:
     """What `walk` costs."""

@@ -11,10 +11,11 @@ import numpy as np
 
 from tempering.atlas.adapt import Drawn, adapted
 from tempering.atlas.even import evened
-from tempering.atlas.judge import MOST_HIDDEN, Judgement, cost_of_judging, judge
+from tempering.atlas.judge import GOOD_SHARE, MOST_HIDDEN, Judgement, cost_of_judging, judge
 from tempering.atlas.mixture import StudentMixture, blank_mixture
 from tempering.atlas.optima import Optima, Shape
 from tempering.atlas.patch import cost_of_patches, with_patches
+from tempering.atlas.prior import with_prior
 from tempering.atlas.survey import LEAST_SEARCHES, MOST_OPTIMA, TIME_SHARE, Survey, survey
 from tempering.devices.keys import folded, generator, split
 from tempering.errors import DensityError
@@ -270,18 +271,18 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
     on_round = lambda index, share: tell("fitting the modes", 0, index + 1, _MOST_ROUNDS, ess_fraction=share)  # noqa: E731
     chains, steps = _walks(int(_REFEREE_SHARE * affordable), room.kernel)
     judging = cost_of_judging(target, room.kernel, chains, steps)
-    least = room.held_back + judging + num * points_per_gradient(target)
-    drawn, tried, hidden, components = None, None, np.inf, optima.heaviest(MOST_OPTIMA)
-    if room.ledger.left("reference") < least:
+    each_try, held_back = judging + num * points_per_gradient(target), room.held_back
+    drawn, tried, hidden, components = None, None, np.inf, with_prior(target, optima.heaviest(MOST_OPTIMA))
+    if room.ledger.left("reference") < each_try + held_back:
         return None
     for index in range(_MOST_TRIES_NEARLY):
         keys = [folded(key, index) if index else key for key in (key_draw, key_judge)]
         drawn = adapted(
-            keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn, room.held_back + judging
+            keys[0], target, components, num, _MOST_ROUNDS, room.ledger, on_round, drawn, held_back + judging
         )
         if not np.any(np.isfinite(drawn.log_weights())):
             return None
-        own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger)
+        own = (room.kernel, optima, drawn, room.start_fn, chains, steps, room.ledger, held_back)
         try:
             tried = _Tried(drawn, judge(keys[1], target, *own))
         except DensityError:  # no chain can start: of a reference like this nothing is known
@@ -291,7 +292,9 @@ def _tried(key: Key, target: Target, optima: Optima, room: _Room) -> _Tried | No
         is_better = hidden <= 0.5 * before and index + 1 < _MOST_TRIES
         if hidden <= MOST_HIDDEN or index + 1 == _MOST_TRIES_NEARLY or not (is_better or is_near):
             break
-        if room.ledger.left("reference") < least + cost_of_patches(target):
+        if is_near and tried.judgement.share >= GOOD_SHARE:
+            held_back = 0  # a piece is missing: no need for other coordinates
+        if room.ledger.left("reference") < each_try + held_back + cost_of_patches(target):
             break
         # What chains found, and no optimum shows, is made a part of the reference.
         known = drawn.components or optima
