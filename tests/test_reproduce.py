@@ -4,6 +4,7 @@ The reproduction that is carried out here is a fit of seconds in place of the pr
 """
 
 import dataclasses
+import functools
 import json
 import re
 import subprocess
@@ -154,6 +155,8 @@ def tiny(monkeypatch, tmp_path):
         return dataclasses.replace(base, name=cell.name, seed=cell.seed, settings=tiny_ptsd(), metrics=metrics)
 
     monkeypatch.setattr(tasks, "config_of", config)
+    # Asked thousands of times for the same few cells; with the suite's checks of types that takes longer than the fits.
+    monkeypatch.setattr(work, "settings_digest", functools.cache(work.settings_digest))
     monkeypatch.setattr(work, "expected", lambda cell, times: (1.0, "as a test says"))
     monkeypatch.setattr(work, "commit", lambda root, told: "abcdef0")
     monkeypatch.setattr(work, "age", lambda root, made: 0)
