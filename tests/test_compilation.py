@@ -204,7 +204,8 @@ jax.monitoring.register_event_duration_secs_listener(heard)
 import tempering as tp
 mode = lambda x, centre: -0.5 * jnp.sum((x - centre) ** 2)
 two = lambda x: jnp.logaddexp(mode(x, 4.0), mode(x, -4.0) + 1.0)
-sampler = tp.fit(two, dim=2, budget=8_000, progress=False, settings={"training.num_steps": 400})
+small = {"training.num_steps": 50, "training.check_every": 50, "network.width": 16, "sampling.num_steps": 8}
+sampler = tp.fit(two, dim=2, budget=8_000, progress=False, settings=small)
 print(names.total(), +names)
 """
 MOST_PROGRAMS = 55
@@ -215,6 +216,7 @@ def test_a_small_default_fit_compiles_few_programs(tmp_path):
     """Each takes a tenth of a second on a GPU, and a hundredth when it comes back from the cache."""
     keep = {name: os.environ[name] for name in ("PATH", "HOME", "JAX_PLATFORMS") if name in os.environ}
     environment = keep | {"PYTHONPATH": str(SOURCE), SWITCH: str(tmp_path), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment |= {name: os.environ[name] for name in ("XLA_FLAGS",) if name in os.environ}
     run = subprocess.run(
         [sys.executable, "-c", FIT], env=environment, capture_output=True, text=True, timeout=300, check=True
     )
