@@ -15,13 +15,8 @@ import pytest
 from pyarrow import parquet as pyarrow
 
 from support.commands import PT_DM, PTSD, as_users_run_it, command, process, refused, without_report
-from support.tiny import (
-    PT_DM_CHANGES,
-    PTSD_CHANGES,
-    arrays_of_file,
-    files_of,
-    result_of,
-)
+from support.tiny import arrays_of_file, files_of, result_of
+from support.tiny_runs import PT_DM_CHANGES, PTSD_CHANGES
 from tempering import load
 from tempering.lab.presets import PRESETS
 from tempering.lab.run import evaluate_folder

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from support.commands import as_users_run_it, command, refused, without_report
-from support.tiny import PT_DM_CHANGES, files_of, result_of
+from support.tiny import files_of, result_of
+from support.tiny_runs import PT_DM_CHANGES
 from tempering import load
 from tempering.errors import DensityError
 from tempering.runs.storage import read_arrays, read_json

@@ -7,9 +7,7 @@ import pytest
 
 import tempering
 from support.commands import PTSD, as_users_run_it, command, process, refused
-from support.tiny import (
-    PTSD_CHANGES,
-)
+from support.tiny_runs import PTSD_CHANGES
 from tempering.cli.wrapping import print_verdict, wrapped
 from tempering.lab.presets import ABLATIONS, PRESETS
 from tempering.lab.run import target_of

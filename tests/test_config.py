@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.tiny import PT_DM_CHANGES, PTSD_CHANGES
+from support.tiny_runs import PT_DM_CHANGES, PTSD_CHANGES
 from support.unchecked import unchecked
 from tempering.baselines.registry import TITLES
 from tempering.errors import BudgetError, SettingsError

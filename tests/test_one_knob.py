@@ -9,8 +9,8 @@ import pytest
 import tempering as tp
 from support.commands import PTSD, as_users_run_it, command
 from support.defaults import default_settings
-from support.tiny import PTSD_CHANGES
 from support.tiny_fits import density
+from support.tiny_runs import PTSD_CHANGES
 from support.witness import facts_and_arrays
 from tempering.methods.registry import METHODS
 from tempering.runs.folder import RunFolder

@@ -61,7 +61,7 @@ def mixture_model(target) -> DiffusionModel:
 
 
 def realised_ess(model, target, beta) -> float:
-    num = 2000
+    num = 1000
     x, log_q = model.draw(jax.random.key(11), num, replace(SAMPLING, chunk_size=num), with_density=True)
     return float(ess_fraction(beta * evaluate_many(target, x)[0] - log_q))
 

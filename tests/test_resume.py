@@ -19,15 +19,8 @@ import numpy as np
 import pytest
 
 from support.random_checks import must_fail
-from support.tiny import (
-    COMMAND,
-    PT_DM_CHANGES,
-    PTSD_CHANGES,
-    arrays_of_file,
-    quick_compilation,
-    result_of,
-    subprocess_environment,
-)
+from support.tiny import COMMAND, arrays_of_file, quick_compilation, result_of, subprocess_environment
+from support.tiny_runs import PT_DM_CHANGES, PTSD_CHANGES
 from tempering.errors import RunFolderError
 from tempering.lab.presets import PRESETS
 from tempering.lab.run import resume, run

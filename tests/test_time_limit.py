@@ -50,6 +50,7 @@ def _density(x):
 @pytest.mark.parametrize("path", ["automatic", pytest.param("temperature", marks=pytest.mark.slow)])
 def test_a_limit_shorter_than_anything_still_ends_in_a_sampler(path):
     settings = {"atlas.path": path, "network.width": 16, "training.num_steps": 4000, "training.check_every": 25}
+    settings |= {"training.batch_size": 64, "sampling.num_steps": 8}
     with quick_compilation(), unchecked():
         sampler = tp.fit(_density, dim=2, budget=12_000, time_limit=0.01, settings=settings, progress=False)
         assert np.all(np.isfinite(sampler.sample(50)))

@@ -232,9 +232,9 @@ def test_it_stops_early_and_keeps_the_best(buffers):
     assert np.sum(~is_held_out[:27]) == 24
     # Plain denoising score matching, which can be learned by heart.
     training, told = replace(TRAINING, use_gradients=False, patience=3), []
-    kwargs = {"training": training, "num_steps": 2000, "change": few, "on_check": lambda *args: told.append(args)}
+    kwargs = {"training": training, "num_steps": 1000, "change": few, "on_check": lambda *args: told.append(args)}
     models, info = fitted(buffers, (1.0, BETA), **kwargs)
-    assert np.all(info.num_steps < 2000) and np.all(info.num_steps % 50 == 0)
+    assert np.all(info.num_steps < 1000) and np.all(info.num_steps % 50 == 0)
     assert told[-1][0] == int(np.max(info.num_steps))
     losses = [loss for _, loss in told]
     assert losses == sorted(losses, reverse=True) and losses[-1] == pytest.approx(float(np.mean(info.validation_loss)))
@@ -251,7 +251,7 @@ def test_it_stops_early_and_keeps_the_best(buffers):
     np.testing.assert_allclose(losses, info.validation_loss, rtol=1e-4)
     # ... and better than that of the last weights, which patience 0 keeps.
     _, last = fitted(buffers, (1.0, BETA), **(kwargs | {"training": replace(training, patience=0)}))
-    assert np.all(last.num_steps == 2000)
+    assert np.all(last.num_steps == 1000)
     assert np.all(last.validation_loss > 1.05 * info.validation_loss)
 
 

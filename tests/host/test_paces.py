@@ -102,10 +102,10 @@ def test_chains_at_their_own_pace_have_the_bits_of_chains_in_step(kernel, gradie
     ahead, in_step = Uneven(gradient), Uneven(gradient, seconds=0.0)
     target = _target(ahead)
     counted = _runs_of(target.box, monkeypatch)
-    free = _chains(target, kernel, levels=levels, interval=interval)
+    free = _chains(target, kernel, levels=levels, interval=interval, num_chains=6)
     assert len(counted) > 4, "chains should have gone ahead of each other"
     _in_step(monkeypatch)
-    _assert_same_bits(free, _chains(_target(in_step), kernel, levels=levels, interval=interval))
+    _assert_same_bits(free, _chains(_target(in_step), kernel, levels=levels, interval=interval, num_chains=6))
     assert Counter(ahead.calls) == Counter(in_step.calls), "no point is asked for in vain, and none twice"
 
 
@@ -137,7 +137,7 @@ def test_searches_that_nobody_looks_at_in_between_have_the_bits_of_searches_in_s
 
 
 def test_a_climb_out_of_walls_goes_at_its_own_pace_too(monkeypatch):
-    positions = jax.random.normal(KEY, (6, DIM))
+    positions = jax.random.normal(KEY, (4, DIM))
     ahead, in_step = Uneven(gradient=True, seconds=0.02), Uneven(gradient=True, seconds=0.0)
     target = _target(ahead)
     target.box._dealer._typical = 10.0  # whatever a run of the program costs here

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 NETWORK = Network(width=8, depth=2, coordinate_width=4)
-SAMPLING = Sampling(num_steps=120, chunk_size=500)
+SAMPLING = Sampling(num_steps=64, chunk_size=500)
 LOCATION, STD, LOG_Z = np.array([2.0, -5.0, 0.5]), np.array([0.5, 3.0, 1.2]), 1.25
 SIGMA_MIN, SIGMA_MAX = 0.02, 20.0
 TARGET, COUNTER = counting_target(Gaussian(LOCATION, np.diag(STD**2), log_constant=LOG_Z))

@@ -13,7 +13,7 @@ import pytest
 __all__ = ["group_of", "pytest_xdist_make_scheduler"]
 
 TESTS = Path(__file__).parent.parent
-SHARED = ("tiny_baselines", "tiny_fits", "witness", "exact_sampler")
+SHARED = ("tiny_baselines", "tiny_fits", "witness", "exact_sampler", "tiny_runs")
 """Modules of `support` with a target that many tests fit or draw from; the first one that a file imports counts."""
 FOLDERS = ("report",)
 """Folders of tests whose fixtures are made once for all of their files."""
