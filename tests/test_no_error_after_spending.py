@@ -1,5 +1,7 @@
 """What was spent must end in a sampler: costs that no plan knows of, and levels that a search left little for."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from tempering.adapters import as_target
 from tempering.errors import BudgetError
 from tempering.kernels import MALA, kernel_of
-from tempering.methods.budget import FEWEST_SAMPLES, sized_if_possible
+from tempering.methods.budget import FEWEST_SAMPLES, levels_left, sized_if_possible
 from tempering.parallel_tempering.ladder import betas_of
 from tempering.parallel_tempering.pilot.relax import NUM_STEPS, settled
 from tempering.runs.ledger import Ledger
@@ -36,3 +38,11 @@ def test_few_samples_are_better_than_an_error_once_a_search_is_paid_for():
     assert num_levels == 3 and FEWEST_SAMPLES <= made.buffer_size < 500
     with pytest.raises(BudgetError):
         sized_if_possible(settings, 3, 3, 500, kernel, is_begun=True)
+
+
+def test_there_are_no_more_levels_than_what_is_left_pays_for():
+    # Chains in walls had taken 12,000 evaluations more than planned, and the seventh level was one too many.
+    settings, target = resolved(PTSDSettings(), 2), as_target(_wall, 2)
+    settings = replace(settings, level_size=1000, last_buffer_size=1000, num_final_draws=500)
+    left = [levels_left(settings, target, Ledger(10_000, {"pilot": spent}), 500) for spent in (0, 6_500, 7_000, 9_900)]
+    assert left == [9, 2, 2, 1]

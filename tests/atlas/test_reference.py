@@ -9,13 +9,16 @@ from scipy.special import gammaln
 
 from support.random_checks import assert_mean, must_fail
 from tempering.adapters import as_target
+from tempering.adapters.prior import posterior_of
 from tempering.atlas.adapt import Drawn, adapted, draw_more, first_guess, log_weights_of
 from tempering.atlas.judge import judge
 from tempering.atlas.mixture import drawn_of, joined, log_densities, log_densities_of_parts, mixture_of
 from tempering.atlas.optima import Optima, Shape
-from tempering.atlas.referee import rank_p_value
+from tempering.atlas.prior import with_prior
+from tempering.atlas.referee import Walked, rank_p_value
 from tempering.kernels import kernel_of
 from tempering.parallel_tempering.initial import normal_start
+from tempering.priors import Normal
 from tempering.runs.ledger import Ledger
 from tempering.settings import Exploration
 from tempering.weights.log_z import log_z_with_tail
@@ -131,6 +134,25 @@ def test_the_referee_passes_a_reference_that_covers():
     assert ledger.points["reference"] == 2000 + 2 * 32 * (1 + 48 * kernel_of(Exploration(), 3).evaluations_per_step)
 
 
+@pytest.mark.parametrize(("num_arriving", "most", "hidden"), [(8, 4, 0.0), (8, 1, 0.5), (8, 2, 0.5), (6, 4, 0.125)])
+def test_chains_on_their_way_walk_on_and_those_in_a_missing_mode_stay(monkeypatch, num_arriving, most, hidden):
+    """Chains from far outside, of which so many eighths arrive with the third stretch; and as many from draws."""
+    calls = []
+
+    def walk(key, target, kernel, positions, *_):
+        calls.append(np.asarray(positions))
+        num_far = {1: 32, 2: 0, 3: 32}.get(len(calls), 32 - 4 * num_arriving)
+        place = np.zeros((4, 32, 2))
+        place[:, :num_far] = 30.0
+        return Walked(place, np.zeros((4, 32)))
+
+    monkeypatch.setattr("tempering.atlas.judge.walk", walk)
+    monkeypatch.setattr("tempering.atlas.judge._MOST_STRETCHES", most)
+    judgement, _ = judged(lambda x: -0.5 * jnp.sum(x**2), optima_of(np.zeros((1, 2)), np.eye(2)[None]))
+    assert judgement.hidden_share == hidden
+    assert all(np.all(positions == 30.0) for positions in calls[2:3]), "they go on from where they are"
+
+
 def test_the_referee_sees_a_mode_that_the_reference_lacks():
     # Chains from N(0, 1), spread out, fall into the second mode, where the reference has nothing.
     def two(x):
@@ -212,3 +234,23 @@ def test_the_ends_of_a_curved_valley_are_reached(monkeypatch):
     reaches_both_ends()
     monkeypatch.setattr("tempering.atlas.adapt.with_patches", lambda target, optima, *_: optima)
     must_fail(reaches_both_ends)
+
+
+def test_a_component_for_the_prior_covers_what_lies_between_the_modes():
+    """A fifth of the mass is the prior itself, about a mode that is a hundredth as wide and does not show it."""
+    width = 0.01
+
+    def log_likelihood(x):
+        return jnp.logaddexp(jnp.log(0.2), jnp.log(0.8) - 2 * jnp.log(width) - 0.5 * jnp.sum((x / width) ** 2 - x**2))
+
+    target = posterior_of(as_target(log_likelihood, 2), None, None, Normal(0.0, 1.0), None)
+    height = float(np.log(0.8 / (2 * np.pi * width**2)))
+    optimum = optima_of(np.zeros((1, 2)), width**2 * np.eye(2)[None], height)
+
+    def covers(components) -> None:
+        drawn = Drawn([first_guess(components)])
+        draw_more(jax.random.key(0), target, drawn, 2000, Ledger())
+        assert drawn.shares[0] > 0.5 and abs(drawn.log_z) < 0.05, (drawn.shares, drawn.log_z)
+
+    covers(with_prior(target, optimum))
+    must_fail(covers, optimum)

@@ -28,6 +28,7 @@ __all__ = [
     "default_budget",
     "forecast",
     "is_adaptive",
+    "levels_left",
     "most_points",
     "num_final_draws",
     "pilot_settings",
@@ -342,6 +343,23 @@ def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: 
     total = fixed + (per_level * (num_levels - 3) + last if num_levels > 2 else 0)
     _refuse_above(ledger.budget, total, num_levels)
     return Plan(total, num_levels, most_levels)
+
+
+def levels_left(settings: DescentSettings, target: Target, ledger: Ledger, num_kept: int) -> int:
+    """How many levels more what is left of the budget pays for, the last one included: one at the least.
+
+    Chains that start in walls cost more than was planned for them.
+
+    Args:
+        num_kept: evaluations that are held back for the end, beside the final draws.
+    """
+    if ledger.budget is None:
+        return _MOST_LEVELS
+    each, draws = points_per_gradient(target), _draws(settings)
+    refined = _refinements(settings, kernel_of(settings.exploration, target.dim))
+    per_level, last = (each * (drawn + moved) for drawn, moved in zip(draws, refined, strict=True))
+    left = ledger.budget - ledger.total - each * (settings.num_final_draws + num_kept)
+    return 1 + int(max(0, left - last) // per_level)
 
 
 def _refuse_above(budget: int | None, needed: int, num_levels: int) -> None:

@@ -13,7 +13,7 @@ from tempering.buffer import Buffer, Levels, in_units, out_of_units, reweighted
 from tempering.diffusion import DiffusionModel
 from tempering.guidance.choose import choose
 from tempering.kernels.step_size import rescale
-from tempering.methods.budget import is_adaptive
+from tempering.methods.budget import is_adaptive, levels_left
 from tempering.methods.finish import checked_log_z
 from tempering.methods.run import Run, keeps_levels
 from tempering.parallel_tempering import ladder
@@ -67,7 +67,8 @@ def next_temperature(run: Run, levels: Levels) -> float:
         return run.start.temperatures[done]
     aim = ladder.next_temperature(buffer.states().log_ratio, buffer.weight, last)
     # No more levels than there are evaluations for: then they are spaced evenly instead.
-    return min(aim, last ** (1.0 - 1.0 / max(1, run.plan.most_levels - done)))
+    left = levels_left(run.settings, run.target, run.journal.ledger, run.start.num_kept)
+    return min(aim, last ** (1.0 - 1.0 / max(1, min(run.plan.most_levels - done, left))))
 
 
 def guide(run: Run, levels: Levels) -> DiffusionModel:
