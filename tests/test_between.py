@@ -8,13 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tempering.methods.learn as learning
 from support.oracle import GaussianDenoiser, OracleNetwork
 from support.random_checks import assert_mean, must_fail
 from support.tiny import quick_compilation, tiny_ptsd
+from support.tiny_fits import density
 from support.unchecked import unchecked
+from tempering.adapters import as_target
 from tempering.buffer import Buffer, Levels, from_states, reweighted
 from tempering.kernels import ChainState
-from tempering.methods.budget import Plan
+from tempering.methods.budget import Plan, planned
 from tempering.methods.learn import _BETWEEN, _data_of_all_levels
 from tempering.methods.registry import METHODS
 from tempering.settings import Guidance, Ladder, Network, Noise, PTSDSettings, Refinement, resolved
@@ -141,17 +144,20 @@ def test_zero_changes_nothing():
     assert int(np.sum(plain > 0)) == 3 and without.levels.position.shape[0] == len(plain)
 
 
-def test_a_whole_run_learns_between_its_levels():
-    """As many evaluations as without: temperatures between cost none. The networks are others."""
+def test_a_whole_run_learns_between_its_levels(monkeypatch):
+    """As many evaluations as are planned without: temperatures between cost none, and are learned with the levels."""
     one = {"network": Network(width=8, depth=2, coordinate_width=4), "refinement": Refinement(num_steps=0)}
-    runs = []
+    guidance, places, real = Guidance("conditioned", num_between=2), [], learning.fit_networks
+
+    def noting(keys, networks, data, training, **rest):
+        places.append(int(np.sum(np.asarray(data.share) > 0)))
+        return real(keys, networks, data, training, **rest)
+
+    monkeypatch.setattr(learning, "fit_networks", noting)
+    settings = tiny_ptsd(**one, guidance=guidance, ladder=Ladder(hottest=4.0, num_levels=3))
     with quick_compilation():
-        for num_between in (0, 2):
-            guidance = Guidance("conditioned", num_between=num_between)
-            settings = tiny_ptsd(**one, guidance=guidance, ladder=Ladder(hottest=4.0, num_levels=3))
-            runs.append(METHODS["ptsd"].fit(TARGET, jax.random.key(0), settings))
-    plain, between = runs
-    assert plain.evaluations == between.evaluations
-    x = jnp.array([[0.5]])
-    assert not np.allclose(plain.inner_log_prob(jax.random.key(1), x), between.inner_log_prob(jax.random.key(1), x))
-    assert all(np.isfinite(record.ess_fraction) for record in between.levels if record.ess_fraction is not None)
+        sampler = METHODS["ptsd"].fit(as_target(density(), 2), jax.random.key(0), settings)
+    plain = replace(settings, guidance=replace(guidance, num_between=0))
+    assert sampler.evaluations == sum(planned(plain, 2).values())
+    assert len(sampler.levels) == 3 and max(places) == 3 + 2 * 2, places
+    assert all(np.isfinite(record.ess_fraction) for record in sampler.levels if record.ess_fraction is not None)

@@ -267,7 +267,7 @@ def test_the_verdict_names_the_seeds_that_differ(three):
 def test_several_are_saved_and_improved(three, tmp_path):
     _, samplers = three
     two = tp.Samplers(samplers.members[:2], samplers.seeds[:2])
-    improved = two.improve(budget=1000, progress=False)  # as small as it may be
+    improved = two.improve(budget=BUDGET, progress=False)
     assert improved.seeds == two.seeds and improved.evaluations > two.evaluations
     folder = improved.save(tmp_path / "two")
     assert [own.facts() for own in tp.load(folder)] == [own.facts() for own in improved]

@@ -11,6 +11,8 @@ import pytest
 import tempering.methods.learn as learning
 import tempering.methods.stages as stages
 from support.tiny import quick_compilation, tiny_ptsd
+from support.tiny_fits import density
+from tempering.adapters import as_target
 from tempering.buffer import Buffer, covariance, from_states, spread
 from tempering.diffusion.calibrate import dataset_of, inner_scale, usable_gradients
 from tempering.diffusion.fit import FitInfo
@@ -19,9 +21,8 @@ from tempering.kernels import ChainState
 from tempering.methods import ptsd
 from tempering.runs.ledger import Ledger
 from tempering.settings import Network, Noise
-from tempering.targets import GaussianMixture
 
-TARGET = GaussianMixture([[-2.0, 1.0], [2.0, 0.5]], 0.7)
+TARGET = as_target(density(), 2)
 ONE = jnp.ones(())
 
 
