@@ -9,11 +9,14 @@ from fooling_targets import StudentMixture
 from support.counting import CountingTarget, counting_target
 from support.random_checks import must_fail
 from support.tiny import quick_compilation
-from tempering.kernels import MALA
+from tempering.adapters import as_target, from_callable
+from tempering.adapters.prior import posterior_of
+from tempering.kernels import MALA, RandomWalk
 from tempering.parallel_tempering import heat
 from tempering.parallel_tempering.mixing import drift, virial
 from tempering.parallel_tempering.pilot.heat import planned_evaluations
 from tempering.parallel_tempering.pilot.scouts import is_running_away, most_remote
+from tempering.priors import Normal
 from tempering.runs.ledger import Ledger
 from tempering.settings import Pilot
 from tempering.targets import GaussianMixture
@@ -90,6 +93,16 @@ def test_scouts_are_not_sent_where_no_rounds_are_left_or_a_ceiling_is_set():
     for pilot in (pilot_of(max_rounds=3), pilot_of(ceiling=4.0)):
         result, _ = heated(two_modes(0.0), pilot)
         assert np.isnan(result.scout_rhat) and np.isnan(result.scout_reach)
+
+
+@pytest.mark.parametrize(("has_prior", "hottest"), [(True, 1024.0), (False, 4.0)])
+def test_without_a_gradient_chains_begin_at_the_prior_if_there_is_one(has_prior, hottest):
+    likelihood = from_callable(lambda x: float(-0.5 * np.sum(x**2)), dim=2)
+    target = posterior_of(likelihood, None, None, Normal(0.0, 1.0), None) if has_prior else as_target(likelihood)
+    kernel, positions = RandomWalk(), jax.random.normal(jax.random.key(50), (NUM_CHAINS, 2))
+    own = (pilot_of(num_steps=120), kernel.optimal_acceptance, Ledger())
+    result = heat(jax.random.key(60), target, kernel, positions, *own)
+    assert result.is_mixed and result.hottest == hottest and np.isnan(result.scout_rhat)
 
 
 def test_a_mode_too_far_to_mix_leaves_a_doubt():

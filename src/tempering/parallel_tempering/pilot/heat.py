@@ -4,8 +4,7 @@ Chains start where the user says and run at T = 1, then hotter and hotter by a c
 split R-hat over coordinates falls below a limit. What mixes at T has no barrier that matters at T; the final states
 are a start for the initial parallel tempering. Coordinates are measured in units of their spread, in every round once
 chains have warmed up and again at its end: on Many-Well-32 at T = 8 one coordinate is five times as wide as the other,
-and steps made for the narrow one take a hundred to cross the wide. In units of the round before chains would not mix
-for their sake, and the pilot would go far too hot.
+and steps made for the narrow one take a hundred to cross the wide, so that the pilot would go far too hot.
 
 Chains that all start in one mode mix there at once. So scouts are sent from the temperature that was found (`scouts`),
 for as many evaluations as two rounds take, where two are left. If they come back elsewhere, heating goes on with chains
@@ -43,10 +42,9 @@ __all__ = ["PilotResult", "heat", "planned_evaluations"]
 _SCOUT_ROUNDS = 2
 """What scouts cost, in rounds: half a round of heat, half a round uphill, a round to be judged."""
 _LEAST_VIRIAL = 0.5
-"""Below it, with a spread that grew faster than sqrt(T), chains are on the run; lagging ones grow more slowly."""
+"""Below it, with a spread that grew faster than sqrt(T), chains are on the run."""
 _RUNNING = 1.25
-"""Growth of spread in a round; chains with a low virial that do not spread are in a box, not on the run. Those that run
-may not get far in a round: steps adapt slowly."""
+"""Growth of spread in a round; chains with a low virial that do not spread are in a box, not on the run."""
 _SCOUT_LEGS = 6
 """Factors of four by which scouts are heated at the most."""
 _HOTTEST_SCOUT = 4.0**7
@@ -55,7 +53,6 @@ _PART_OF_PROPER = 0.8
 """Of the hottest temperature at which a power-law tail still has a normaliser."""
 _CROSSING = 6.0
 """Two normals d apart mix where their standard deviation is about d / 6: the barrier is then 4 or 5."""
-
 
 Measure = Literal["coordinates", "together", "forces"]
 
@@ -196,6 +193,8 @@ class _Oven:
         return journey, eqx.tree_at(lambda back: back.rhat, back, rhat)
 
 
+_LIKE_REFERENCE = 1024.0
+"""The temperature that stands for the reference itself, or a prior: as hot as the verdict asks for (`FAR_ENOUGH`)."""
 _TIME_SHARE = 0.4
 """Of a time limit, after which the pilot takes what it has."""
 
@@ -228,6 +227,8 @@ def heat(
         DensityError: if the density cannot be sampled, whatever the budget (`hopeless`).
     """
     can_scout = can_scout and pilot.ceiling is None and has_gradient(target)
+    # No scouts go uphill there, but a path that begins at the prior itself has seen all of it.
+    is_blind = not has_gradient(target) and target.reference is not None and pilot.ceiling is None
     key_start, key_run = jax.random.split(key)
     oven = _Oven(key_run, target, kernel, pilot, target_acceptance, ledger, measure)
     units = units or Units.plain(target.dim)
@@ -254,6 +255,9 @@ def heat(
             break
         if not (is_mixed and temperature > 1):
             temperature = min(temperature * pilot.growth, ceiling)
+            continue
+        if is_blind and temperature < _LIKE_REFERENCE:
+            temperature = _LIKE_REFERENCE
             continue
         if not can_scout or not math.isnan(scout_rhat) or spent + _SCOUT_ROUNDS > pilot.max_rounds:
             break
