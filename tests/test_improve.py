@@ -265,7 +265,8 @@ def test_the_verdict_names_the_seeds_that_differ(three):
 
 
 def test_several_are_saved_and_improved(three, tmp_path):
-    _, samplers = three
+    place, _ = three
+    samplers = tp.load(place, density())  # without what other tests drew, which is learnt from: sizes that are compiled
     two = tp.Samplers(samplers.members[:2], samplers.seeds[:2])
     improved = two.improve(budget=BUDGET, progress=False)
     assert improved.seeds == two.seeds and improved.evaluations > two.evaluations

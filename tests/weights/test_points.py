@@ -67,9 +67,8 @@ def check_evenness(dim: int, picked_by) -> None:
 
 
 def by_resample(draws, log_weights, num, seed):
-    indices = np.arange(len(draws))
-    points = resample(draws, log_weights, num, seed=seed)
-    return np.array([indices[np.all(draws == point, axis=1)][0] for point in points])
+    index_of = {point.tobytes(): index for index, point in enumerate(draws)}
+    return np.array([index_of[point.tobytes()] for point in resample(draws, log_weights, num, seed=seed)])
 
 
 def in_the_order_they_come(draws, log_weights, num, seed):
