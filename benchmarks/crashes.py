@@ -67,7 +67,7 @@ class Kind:
 def kinds(place: Path) -> list[Kind]:
     """The three runs; `{}` in a command is the folder."""
     sys.path[:0] = [str(place / "src"), str(place / "tests")]
-    from support.tiny import PT_DM_CHANGES, PTSD_CHANGES
+    from support.tiny_runs import PT_DM_CHANGES, PTSD_CHANGES
 
     command = [sys.executable, "-m", "tempering"]
     found = []
