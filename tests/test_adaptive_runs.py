@@ -117,7 +117,8 @@ def test_any_adaptive_ladder_comes_to_an_end(hottest, second, most_levels, kept_
     buffer = SimpleNamespace(states=lambda: SimpleNamespace(log_ratio=energies), weight=np.full(40, 1 / 40))
     first = [hottest, max(1.0, hottest ** (1.0 - 1.0 / (most_levels - 1) - 0.01 * second))]
     journal = SimpleNamespace(ledger=Ledger())
-    run = SimpleNamespace(settings=settings, plan=Plan(most_levels=most_levels), journal=journal)
+    others = {"target": TARGET, "start": SimpleNamespace(num_kept=0)}
+    run = SimpleNamespace(settings=settings, plan=Plan(most_levels=most_levels), journal=journal, **others)
     levels = Levels(tuple(first), (buffer,) * 2, jnp.ones(2), jnp.ones(()))
     with unchecked(), keeping(kept_share):
         while levels.temperature > 1.0:

@@ -52,7 +52,9 @@ def test_programs_have_the_same_bits_on_any_number_of_devices(tmp_path):
     assert rounding < 1e-4
 
 
-def test_on_one_device_the_result_is_that_of_plain_programs_but_for_rounding():
+@pytest.mark.parametrize("is_in_turn", [True, False], ids=["in turn, as CPUs", "side by side, as GPUs"])
+def test_on_one_device_the_result_is_that_of_plain_programs_but_for_rounding(monkeypatch, is_in_turn):
+    monkeypatch.setattr("tempering.devices.rows.is_in_turn", lambda mesh: is_in_turn)
     rows = jnp.asarray(np.random.default_rng(0).normal(size=(21, 3)), jnp.float32)
     both = on_devices(lambda rows, scale: (by_row(lambda row: scale * jnp.sum(row**3))(rows), "a word"))
     plain, word = both(rows, jnp.asarray(2.0))

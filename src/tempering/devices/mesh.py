@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from tempering.errors import SettingsError
 
-__all__ = ["AXIS", "LANES", "active_mesh", "check_devices", "chosen", "num_lanes", "use"]
+__all__ = ["AXIS", "LANES", "active_mesh", "check_devices", "chosen", "is_in_turn", "num_lanes", "use"]
 
 AXIS = "device"
 """The one axis of the mesh."""
@@ -30,6 +30,15 @@ def active_mesh() -> Mesh | None:
 def num_lanes(mesh: Mesh) -> int:
     """Parts that rows are cut into on this mesh."""
     return LANES * -(-mesh.size // LANES)
+
+
+def is_in_turn(mesh: Mesh) -> bool:
+    """Whether a device takes its parts one after another, so that no bit depends on how many it has.
+
+    CPUs do. On a GPU a small program is mostly launches, and eight turns take seven times as long as one: it takes its
+    parts side by side. What is added up within a part may then round in another way.
+    """
+    return mesh.local_devices[0].platform == "cpu"
 
 
 def check_devices(devices: Any) -> None:

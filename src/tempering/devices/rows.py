@@ -1,7 +1,8 @@
 """Rows shared out: `by_row` in place of `jax.vmap`, and a mean with its gradient. Both inside programs of `on_devices`.
 
-Rows are cut into `LANES` parts of equal size, and every device takes its parts one after another. The program of a part
+Rows are cut into `LANES` parts of equal size, and every CPU takes its parts one after another. The program of a part
 knows neither how many devices there are nor how many parts come after it, so that its result is the same to the bit.
+A GPU takes its parts side by side (`mesh.is_in_turn`).
 Results are gathered on all devices, where everything else is done as on one: no sum crosses devices in an order that
 depends on their number.
 """
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from tempering.devices.keys import bare, keyed
-from tempering.devices.mesh import AXIS, num_lanes
+from tempering.devices.mesh import AXIS, is_in_turn, num_lanes
 from tempering.types import Array
 
 __all__ = ["by_row", "mean_and_grad", "shared_out"]
@@ -147,12 +148,19 @@ def _by_lane(function: Callable[..., Any], rows: Any, sharing: _Sharing, beside:
         own = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, lane, keepdims=False), parts)
         return jax.lax.optimization_barrier(bare(function(*keyed(jax.lax.optimization_barrier(own)))))
 
+    if not is_in_turn(sharing.mesh):
+        return _gathered(jax.vmap(made)(jnp.arange(per_device)), lanes)
+
     def turn(index: Array, filled: Any) -> Any:
         put = lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, index, 0)  # noqa: E731
         return jax.tree.map(put, filled, made(index))
 
     shapes = jax.eval_shape(made, jnp.zeros((), jnp.int32))
     empty = jax.tree.map(lambda leaf: jnp.zeros((per_device, *leaf.shape), leaf.dtype), shapes)
-    filled = jax.lax.fori_loop(0, sharing.turns, turn, empty)
+    return _gathered(jax.lax.fori_loop(0, sharing.turns, turn, empty), lanes)
+
+
+def _gathered(filled: Any, lanes: int) -> Any:
+    """The parts of all devices, on every device."""
     gathered = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, tiled=True)[:lanes], filled)
     return keyed(jax.lax.optimization_barrier(gathered))

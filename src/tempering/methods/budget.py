@@ -6,6 +6,7 @@ wrong.
 
 import contextlib
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -345,21 +346,21 @@ def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: 
     return Plan(total, num_levels, most_levels)
 
 
-def levels_left(settings: DescentSettings, target: Target, ledger: Ledger, num_kept: int) -> int:
+def levels_left(settings: DescentSettings, target: Target, ledger: Ledger, num_kept: int) -> float:
     """How many levels more what is left of the budget pays for, the last one included: one at the least.
 
-    Chains that start in walls cost more than was planned for them.
+    Without a budget there is no limit. Chains that start in walls cost more than was planned for them.
 
     Args:
         num_kept: evaluations that are held back for the end, beside the final draws.
     """
     if ledger.budget is None:
-        return _MOST_LEVELS
+        return math.inf
     each, draws = points_per_gradient(target), _draws(settings)
     refined = _refinements(settings, kernel_of(settings.exploration, target.dim))
     per_level, last = (each * (drawn + moved) for drawn, moved in zip(draws, refined, strict=True))
     left = ledger.budget - ledger.total - each * (settings.num_final_draws + num_kept)
-    return 1 + int(max(0, left - last) // per_level)
+    return 1 + max(0, left - last) // per_level
 
 
 def _refuse_above(budget: int | None, needed: int, num_levels: int) -> None:
