@@ -346,7 +346,7 @@ def plan_run(settings: MethodSettings, num_levels: int, target: Target, ledger: 
     return Plan(total, num_levels, most_levels)
 
 
-def levels_left(settings: DescentSettings, target: Target, ledger: Ledger, num_kept: int) -> float:
+def levels_left(settings: DescentSettings, target: Target, ledger: Ledger, num_kept: int) -> int | float:
     """How many levels more what is left of the budget pays for, the last one included: one at the least.
 
     Without a budget there is no limit. Chains that start in walls cost more than was planned for them.
