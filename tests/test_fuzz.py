@@ -97,7 +97,8 @@ def bad_values(kind: type, name: str, hint: typing.Any) -> st.SearchStrategy:
     if hint is int:
         found = not_a_count
     elif hint is float:
-        found = st.one_of(not_a_number, negative, st.floats(max_value=-1e-9))
+        below = () if name == "lowest" else (negative, st.floats(max_value=-1e-9))  # a log density may be any number
+        found = st.one_of(not_a_number, *below)
     elif typing.get_origin(hint) is typing.Literal:
         found = not_a_word
     elif typing.get_origin(hint) is tuple:
