@@ -235,7 +235,8 @@ def _search(
     shaped = None
     if can_be_shaped:
         starts = np.concatenate([surveyed.optima.centre, points])
-        shaped = _shaped(key_shape, target, starts, room._replace(held_back=0), int(_SHAPE_SHARE * budget) * each)
+        most = min(int(_SHAPE_SHARE * budget) * each, ledger.left("shape"))
+        shaped = _shaped(key_shape, target, starts, room._replace(held_back=0), int(most))
     if shaped is not None:
         return _found(surveyed, *shaped)
     return _found(surveyed, tried if tried is not None and tried.judgement.is_usable else None)
