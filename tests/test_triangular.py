@@ -34,7 +34,7 @@ def chart_of_numbers(dim: int = DIM, seed: int = 0) -> Triangular:
     arrays = [
         *(draw(dim), np.exp(draw(dim)), draw(dim), 0.5 * draw(dim, dim) * may_line),
         *(0.3 * draw(dim, num_products(dim)) * may_product, 0.3 * draw(dim), 0.3 * draw(dim, dim) * may_line),
-        *(0.3 * draw(dim), 0.3 * draw(dim), 0.2 * draw(dim)),
+        *(0.3 * draw(dim), 0.3 * draw(dim), 0.2 * draw(dim), 0.3 * draw(dim), 0.2 * draw(dim)),
     ]
     return Triangular(jnp.asarray(order, jnp.int32), *(jnp.asarray(array, jnp.float32) for array in arrays))
 

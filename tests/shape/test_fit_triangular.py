@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tempering.errors import SettingsError
-from tempering.shape import fit_triangular
+from tempering.shape import fit, fit_triangular
 from tempering.shape.order import best_order
 from tempering.shape.tails import STRAIGHT, fit_bend
-from tempering.transforms.triangular import products_of
+from tempering.transforms.triangular import Triangular, products_of
 
 RNG = np.random.default_rng(11)
 
@@ -138,3 +138,44 @@ def test_a_coordinate_that_does_not_vary_ends_in_no_error():
     points[:, 1] = 2.0
     chart = fit_triangular(points, np.zeros(400))
     assert all(np.all(np.isfinite(array)) for array in jax.tree.leaves(chart))
+
+
+def _levels(num, dim):
+    """Logarithms of positive levels, half of the one before beside an exponential: long tails to the left."""
+    rng = np.random.default_rng(3)
+    x = rng.exponential(size=(num, dim))
+    for k in range(1, dim):
+        x[:, k] += 0.5 * x[:, k - 1]
+    return np.log(x)
+
+
+def test_skewed_coordinates_are_bent_before_they_are_told_from_others():
+    chart = fit_triangular(_levels(1500, 5), np.zeros(1500), is_bent=False)
+    assert np.all(np.asarray(chart.own_skew) < -0.1)
+    covariance, fourth = _normality(chart, _levels(4000, 5))
+    np.testing.assert_allclose(covariance, np.eye(5), atol=0.25)
+    assert np.all(fourth < 4.0)
+
+
+def test_without_a_bend_of_their_own_skewed_coordinates_stay_skewed(monkeypatch):
+    monkeypatch.setattr(fit, "fit_bend", lambda *_: STRAIGHT)
+    chart = fit_triangular(_levels(1500, 5), np.zeros(1500), is_bent=False)
+    assert np.max(_normality(chart, _levels(4000, 5))[1]) > 4.5
+
+
+def test_neither_a_funnel_nor_a_valley_is_bent_as_a_whole():
+    """What is skewed or heavy there is so given the others: bent beforehand it would have no closed form."""
+    for points in (_funnel(800, 6, 3), _valley(800)):
+        assert not np.any(fit_triangular(points, np.zeros(800)).own_skew)
+
+
+def test_a_bent_chart_has_an_inverse_a_volume_and_a_kept_form():
+    chart = fit_triangular(_levels(600, 3), np.zeros(600), is_bent=False)
+    assert np.any(chart.own_skew) and np.any(chart.own_log_tail)
+    y = jnp.asarray([0.7, -1.9, 0.4])
+    np.testing.assert_allclose(chart.restrict(chart.embed(y)), y, atol=1e-4)
+    slopes = np.linalg.slogdet(np.asarray(jax.jacfwd(chart.embed)(y), np.float64))[1]
+    np.testing.assert_allclose(chart.log_volume(y), slopes, atol=1e-4)
+    np.testing.assert_array_equal(Triangular.from_dict(chart.as_dict()).embed(y), chart.embed(y))
+    older = {name: value for name, value in chart.as_dict().items() if not name.startswith("own_")}
+    assert not np.any(Triangular.from_dict(older).own_skew)

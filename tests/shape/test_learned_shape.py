@@ -82,6 +82,33 @@ def test_chains_that_the_chart_does_not_reach_speak_against_it(monkeypatch):
     assert shape.effective_share == 0.0 and not shape.is_settled and "probably another mode" in shape.reason
 
 
+def _watched(monkeypatch, steady):
+    """Whether each chart may bend its residuals, if log Z were steady in these rounds."""
+    told, bent = iter(steady), []
+    own = learn.fit_triangular
+    monkeypatch.setattr(learn, "_note_log_z", lambda rounds: rounds.log_zs.append(0.0) or next(told))
+
+    def fitted(*points, is_bent):
+        bent.append(is_bent)
+        return own(*points, is_bent=is_bent)
+
+    monkeypatch.setattr(learn, "fit_triangular", fitted)
+    shape = _learned(NORMAL, 2, most=4_000)
+    return bent, shape
+
+
+def test_a_chart_that_was_bent_stays_bent(monkeypatch):
+    """A round after which log Z moves again has found more, and a straight chart would lose all of it."""
+    bent, _ = _watched(monkeypatch, [False, True, False, False, True, True])
+    assert bent == [False, False, True, True, True, True]
+
+
+def test_a_chart_is_not_taken_before_bent_ones_were_tried(monkeypatch):
+    """The share of the wide draws of straight charts has long stopped growing when log Z is steady."""
+    bent, shape = _watched(monkeypatch, [False, False, False, True, True, True])
+    assert sum(bent) == 2 and "stopped growing" in shape.reason
+
+
 def test_too_few_evaluations_spend_nothing():
     ledger = Ledger()
     shape = _learned(_funnel, 4, most=20, ledger=ledger)

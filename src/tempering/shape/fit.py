@@ -5,7 +5,7 @@ import numpy as np
 
 from tempering.errors import SettingsError
 from tempering.shape.order import best_order, pair_gains
-from tempering.shape.tails import fit_bend
+from tempering.shape.tails import STRAIGHT, fit_bend, misfit, straightened
 from tempering.shape.terms import NUM_FOLDS, Conditional, Term, choose_terms
 from tempering.transforms.triangular import Triangular, products_of
 from tempering.types import Array, Float
@@ -34,7 +34,8 @@ def fit_triangular(
     Args:
         log_weights: up to a constant; -inf for a point that does not count.
         is_bent: whether skew and tails of the residuals are fitted too. Not of points that do not reach as far as the
-            density does: the chart would take the end of what was seen for the density's own.
+            density does: the chart would take the end of what was seen for the density's own. Whole coordinates are
+            bent where points are likelier for it, which those of a funnel or a valley are not.
 
     Raises:
         SettingsError: if fewer than two points have weight.
@@ -51,8 +52,37 @@ def fit_triangular(
     width = np.sqrt(weights @ (x - centre) ** 2 / np.sum(weights))
     width = np.where(width > 1e-12 * (1.0 + np.abs(centre)), width, 1.0)  # a coordinate that does not vary
     u = (x - centre) / width
-    order = best_order(pair_gains(*_evened(u, weights)))
     folds = rng.integers(0, NUM_FOLDS, len(u))
+    chart, log_likelihood = _fitted(u, centre, width, np.zeros((2, u.shape[1])), weights, folds, is_bent=is_bent)
+    bends = np.array([fit_bend(column, weights) for column in u.T]).T
+    if not np.any(bends):
+        return chart
+    straight, log_slopes = straightened(u, bends)
+    shift, *own, log_width = bends
+    other, its = _fitted(
+        *(straight, centre + width * np.exp(log_width) * shift, width * np.exp(log_width), np.array(own)),
+        *(weights, folds),
+        is_bent=is_bent,
+    )
+    return other if its - weights @ np.sum(log_slopes, axis=1) > log_likelihood else chart
+
+
+def _fitted(
+    u: np.ndarray,
+    centre: np.ndarray,
+    width: np.ndarray,
+    own: np.ndarray,
+    weights: np.ndarray,
+    folds: np.ndarray,
+    *,
+    is_bent: bool,
+) -> tuple[Triangular, float]:
+    """The chart of points that are straight already, and their log likelihood in it, in units of u.
+
+    Args:
+        own: skews and log tails that made them straight.
+    """
+    order = best_order(pair_gains(*_evened(u, weights)))
     first, second = products_of(u.shape[1])
     pairs = [(int(j), int(k)) for j, k in zip(first, second, strict=True)]
     parts = []
@@ -60,7 +90,13 @@ def fit_triangular(
         before = order[:place]
         known = [pair for pair in pairs if set(pair) <= set(before)]
         parts.append(choose_terms(u, index, before, known, weights, folds))
-    return _assembled(order, centre, width, parts, pairs, weights, is_bent=is_bent)
+    standard = [part.fitted.residuals * np.exp(-part.fitted.log_scales) for part in parts]
+    bends = np.array([fit_bend(values, weights) if is_bent else STRAIGHT for values in standard])
+    losses = [
+        weights @ part.fitted.log_scales + misfit(bend, values, weights)
+        for part, bend, values in zip(parts, bends, standard, strict=True)
+    ]
+    return _assembled(order, centre, width, parts, pairs, bends, own), -float(np.sum(losses))
 
 
 def _flattened(log_weights: np.ndarray, least: float) -> np.ndarray:
@@ -105,14 +141,13 @@ def _assembled(
     width: np.ndarray,
     parts: list[Conditional],
     pairs: list[Term],
-    weights: np.ndarray,
-    *,
-    is_bent: bool,
+    bends: np.ndarray,
+    own: np.ndarray,
 ) -> Triangular:
-    """The arrays of the chart from the terms of every coordinate; residuals say how it is bent."""
+    """The arrays of the chart from the terms of every coordinate, and how residuals and coordinates are bent."""
     dim, column = len(order), {pair: number for number, pair in enumerate(pairs)}
     mean, mean_linear, mean_products = np.zeros(dim), np.zeros((dim, dim)), np.zeros((dim, len(pairs)))
-    log_scale, scale_linear, bends = np.zeros(dim), np.zeros((dim, dim)), np.zeros((dim, 3))
+    log_scale, scale_linear = np.zeros(dim), np.zeros((dim, dim))
     for row, part in enumerate(parts):
         fitted = part.fitted
         for term, coefficient in zip(part.mean_terms, fitted.mean, strict=True):
@@ -127,8 +162,6 @@ def _assembled(
                 scale_linear[row, term[0]] = coefficient
             else:
                 log_scale[row] = coefficient
-        if is_bent:
-            *bends[row], widening = fit_bend(fitted.residuals * np.exp(-fitted.log_scales), weights)
-            log_scale[row] += widening
-    arrays = [centre, width, mean, mean_linear, mean_products, log_scale, scale_linear, *bends.T]
+    log_scale += bends[:, 3]
+    arrays = [centre, width, mean, mean_linear, mean_products, log_scale, scale_linear, *bends.T[:3], *own]
     return Triangular(jnp.asarray(order, jnp.int32), *(jnp.asarray(array, jnp.float32) for array in arrays))

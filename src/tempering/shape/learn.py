@@ -41,7 +41,8 @@ _AGREEING = 0.8
 """Of the share that a round's own draws show, what all points together must confirm."""
 _GROWTH = 1.1
 _PATIENCE, _HOPE = 2, 5
-"""Rounds without growth of the share after which to stop: once log Z is settled, and where it never is."""
+"""Rounds without growth of the share after which to stop: once log Z is settled, and where it never is. As many, at the
+least, are made after log Z has settled once: the chart was not bent before."""
 _UNCOVERED = float(np.log(1000.0))
 """log of p / (Z q) at the end of a chain, above which the chart's draws would meet its place too seldom."""
 
@@ -132,21 +133,23 @@ def learned_shape(
     if len(seen) < 2:
         return _nothing(target, "no chain met a finite density", num_chains * (_NUM_STEPS + 1) * each)
     chart = fit_triangular(seen, np.zeros(len(seen)), is_bent=False)
-    rounds, is_close, is_steady, why = _Rounds(), False, False, "the evaluations given to it were used"
+    rounds, is_close, is_steady, num_close, why = _Rounds(), False, False, 0, "the evaluations given to it were used"
     num_rounds = at_hand // (batch * each)
     for number in range(num_rounds):
         spread = Spread.close(dim) if is_close else Spread.wide(dim)
         _draw(jax.random.fold_in(key_draws, number), target, chart, spread, batch, rounds, ledger)
         is_steady = _note_log_z(rounds)
         stalled = _rounds_without_growth(rounds.shares)
-        if is_steady and is_close and stalled >= _PATIENCE:
+        num_close += is_close
+        if is_steady and is_close and min(stalled, num_close) >= _PATIENCE:
             why = "the effective share stopped growing"
             break
         if not is_steady and stalled >= _HOPE:
             why = f"the effective share did not grow in {_HOPE} rounds"
             break
         if number + 1 < num_rounds and np.any(np.isfinite(rounds.log_weights())):
-            chart = fit_triangular(rounds.all_points(), rounds.log_weights(), is_bent=is_steady)
+            has_settled = is_steady or num_close > 0
+            chart = fit_triangular(rounds.all_points(), rounds.log_weights(), is_bent=has_settled)
         is_close = is_steady
     spent = (num_chains * (_NUM_STEPS + 1) + len(rounds.charts) * batch) * each
     return _judged(rounds, ends, end_values, spent, why, is_settled=is_steady)

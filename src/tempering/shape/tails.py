@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["Bend", "fit_bend"]
+__all__ = ["STRAIGHT", "Bend", "fit_bend", "misfit", "straightened"]
 
 Bend = tuple[float, float, float, float]
 """shift, skew, log tail, log width: v = e^{log width} (shift + sinh(e^{log tail} asinh(z) + skew)) for normal z."""
@@ -53,15 +53,28 @@ def _promise(values: np.ndarray, weights: np.ndarray) -> float:
     return float(np.sum(weights) * (skewness**2 / 12.0 + excess**2 / 48.0))
 
 
-def _loss(parameters: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
-    """Negative log likelihood and prior, without constants."""
-    shift, skew, log_tail, log_width = parameters
+def straightened(values: np.ndarray, bend: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The z that a bend leads to these values from, and the logarithms of its slopes there.
+
+    Args:
+        bend: four numbers, or four rows with one column for every column of `values`.
+    """
+    shift, skew, log_tail, log_width = bend
     angle = np.arcsinh(values * np.exp(-log_width) - shift)
     normal = np.sinh(np.clip((angle - skew) * np.exp(-log_tail), -30.0, 30.0))
     log_cosh = np.logaddexp(angle, -angle) - np.log(2.0)
-    log_slope = log_width + log_tail + log_cosh - 0.5 * np.log1p(normal**2)
-    terms = 0.5 * np.minimum(normal**2, 1e4) + log_slope
-    return float(weights @ terms + 0.5 * _PRIOR @ parameters**2)
+    return normal, log_width + log_tail + log_cosh - 0.5 * np.log1p(normal**2)
+
+
+def misfit(bend: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
+    """Negative log likelihood without constants."""
+    normal, log_slope = straightened(values, bend)
+    return float(weights @ (0.5 * np.minimum(normal**2, 1e4) + log_slope))
+
+
+def _loss(parameters: np.ndarray, values: np.ndarray, weights: np.ndarray) -> float:
+    """The same and the prior's."""
+    return misfit(parameters, values, weights) + 0.5 * float(_PRIOR @ parameters**2)
 
 
 def _derivatives(

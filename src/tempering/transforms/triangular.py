@@ -41,18 +41,20 @@ def bounded(log_scale: Any, xp: Any = jnp) -> Any:
 
 
 class Triangular(eqx.Module):
-    r"""x = centre + width u, and u one coordinate after another in the order given.
+    r"""x = centre + width b(u), and u one coordinate after another in the order given.
 
     u_i = m_i + e^{s_i} (shift_i + sinh(e^{t_i} asinh(y_k) + skew_i)): i is the k-th coordinate of the order, m_i a
     polynomial of degree 2 and s_i a bounded linear function of the coordinates before. Row k of every array is of the
     k-th in order; columns are of coordinates and products as they stand in x. Entries of coordinates that are not
-    before must be zero.
+    before must be zero. b bends every coordinate by itself, sinh(e^{own_log_tail} asinh(u) + own_skew), so that what
+    is skewed as a whole, like the logarithm of a rate, is nearly normal before it is told from others.
 
     Args:
         order: a permutation of the coordinates.
         mean, mean_linear, mean_products: the polynomial m.
         log_scale, log_scale_linear: s before it is bounded.
         shift, skew, log_tail: of the last step, sinh-arcsinh (Jones and Pewsey 2009); zeros make it the identity.
+        own_skew, own_log_tail: of b, in the order of x; likewise.
     """
 
     order: Int[Array, " dim"]
@@ -66,6 +68,8 @@ class Triangular(eqx.Module):
     shift: Float[Array, " dim"]
     skew: Float[Array, " dim"]
     log_tail: Float[Array, " dim"]
+    own_skew: Float[Array, " dim"]
+    own_log_tail: Float[Array, " dim"]
 
     @classmethod
     def identity(cls, dim: int) -> "Triangular":
@@ -74,7 +78,7 @@ class Triangular(eqx.Module):
         shapes = ((dim,), (dim, dim), (dim, num_products(dim)))
         none, square, products = (jax.device_put(np.zeros(shape, np.float32)) for shape in shapes)
         one, order = jax.device_put((np.ones(dim, np.float32), np.arange(dim, dtype=np.int32)))
-        return cls(order, none, one, none, square, products, none, square, none, none, none)
+        return cls(order, none, one, none, square, products, none, square, *(5 * (none,)))
 
     @property
     def dim(self) -> int:
@@ -88,18 +92,20 @@ class Triangular(eqx.Module):
 
     def embed(self, y: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """x, a coordinate at a time, for each needs those before."""
-        return self.centre + self.width * self._forward(y)[0]
+        return self.centre + self.width * self._bent(self._forward(y)[0])[0]
 
     def restrict(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
         """y, all coordinates at a time."""
         u = (x - self.centre) / self.width
+        u = jnp.where(self._is_bent, jnp.sinh((jnp.arcsinh(u) - self.own_skew) * jnp.exp(-self.own_log_tail)), u)
         mean, log_scale = self._conditional(u)
         standard = (u[self.order] - mean) * jnp.exp(-log_scale) - self.shift
         return jnp.sinh((jnp.arcsinh(standard) - self.skew) * jnp.exp(-self.log_tail))
 
     def log_volume(self, y: Float[Array, " dim"]) -> Float[Array, ""]:
         """The Jacobian is triangular: its diagonal's logarithms add up."""
-        return jnp.sum(jnp.log(self.width)) + self._forward(y)[1]
+        u, total = self._forward(y)
+        return jnp.sum(jnp.log(self.width)) + total + jnp.sum(self._bent(u)[1])
 
     def contains(self, x: Float[Array, " dim"]) -> Bool[Array, ""]:
         """Whether x is finite."""
@@ -112,13 +118,24 @@ class Triangular(eqx.Module):
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Triangular":
         """What `as_dict` described."""
-        arrays = {name: jnp.asarray(value, jnp.float32) for name, value in stored.items() if name != "name"}
         dim = len(stored["order"])
+        stored = {"own_skew": [0.0] * dim, "own_log_tail": [0.0] * dim} | stored  # older folders have none
+        arrays = {name: jnp.asarray(value, jnp.float32) for name, value in stored.items() if name != "name"}
         arrays["mean_products"] = arrays["mean_products"].reshape((dim, num_products(dim)))
         return cls(**arrays | {"order": jnp.asarray(stored["order"], jnp.int32)})
 
     def __str__(self) -> str:
         return "a learned triangular chart"
+
+    @property
+    def _is_bent(self) -> Bool[Array, " dim"]:
+        """Which coordinates b changes: the others keep all their digits, as a narrow valley needs."""
+        return (self.own_skew != 0.0) | (self.own_log_tail != 0.0)
+
+    def _bent(self, u: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+        """b(u), and the logarithms of its slopes."""
+        bent, log_slope = _sinh_arcsinh(u, self.own_skew, self.own_log_tail)
+        return jnp.where(self._is_bent, bent, u), jnp.where(self._is_bent, log_slope, 0.0)
 
     def _conditional(self, u: Float[Array, " dim"]) -> tuple[Array, Array]:
         """m and s of every row. Sums, not matrix products, which GPUs round to ten bits."""
@@ -131,13 +148,10 @@ class Triangular(eqx.Module):
     def _forward(self, y: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Float[Array, ""]]:
         """u, and the sum of the logarithms of du_i / dy_k."""
         first, second = products_of(self.dim)
-        angle = jnp.exp(self.log_tail) * jnp.arcsinh(y) + self.skew
-        # log cosh without overflow; the slope of asinh is (1 + y^2)^(-1/2).
-        log_cosh = jnp.logaddexp(angle, -angle) - jnp.log(2.0)
-        log_slope = self.log_tail + log_cosh - 0.5 * jnp.log1p(y * y)
+        bent, log_slope = _sinh_arcsinh(y, self.skew, self.log_tail)
         rows = (
             *(self.order, self.mean, self.mean_linear, self.mean_products),
-            *(self.log_scale, self.log_scale_linear, self.shift + jnp.sinh(angle)),
+            *(self.log_scale, self.log_scale_linear, self.shift + bent),
         )
 
         def place(carry: tuple[Array, Array], row: tuple) -> tuple[tuple[Array, Array], None]:
@@ -149,6 +163,14 @@ class Triangular(eqx.Module):
 
         (u, total), _ = jax.lax.scan(place, (jnp.zeros_like(y), jnp.zeros((), y.dtype)), rows)
         return u, total + jnp.sum(log_slope)
+
+
+def _sinh_arcsinh(y: Array, skew: Array, log_tail: Array) -> tuple[Array, Array]:
+    """sinh(e^{log tail} asinh(y) + skew), and the logarithms of its slopes."""
+    angle = jnp.exp(log_tail) * jnp.arcsinh(y) + skew
+    # log cosh without overflow; the slope of asinh is (1 + y^2)^(-1/2).
+    log_cosh = jnp.logaddexp(angle, -angle) - jnp.log(2.0)
+    return jnp.sinh(angle), log_tail + log_cosh - 0.5 * jnp.log1p(y * y)
 
 
 class Composed(eqx.Module):
