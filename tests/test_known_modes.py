@@ -64,9 +64,21 @@ def test_a_mode_without_samples_keeps_what_the_reference_has():
     assert np.all(np.isfinite(found.denoise(jnp.asarray([400.0, 400.0]), jnp.asarray(0.1))))
 
 
-@pytest.mark.parametrize(("num_modes", "dim", "places"), [(1, 2, 8), (7, 2, 8), (8, 2, 16), (300, 2, 0), (40, 64, 0)])
+@pytest.mark.parametrize(("num_modes", "dim", "places"), [(1, 2, 8), (7, 2, 8), (8, 2, 16), (300, 2, 256), (40, 64, 0)])
 def test_places_are_few_sizes_and_a_large_mixture_is_left_out(num_modes, dim, places):
     assert places_for(num_modes, dim) == places
+
+
+def test_of_more_components_than_places_the_heaviest_are_kept():
+    weights, means = np.array([0.001, 0.5, 0.009, 0.49]), np.array([[-6.0], [-2.0], [2.0], [6.0]])
+    reference = mixture_of(weights, means, np.full((4, 1, 1), 0.01), 8.0)
+    rng = np.random.default_rng(0)
+    which = rng.choice(4, 4000, p=weights)
+    points = jnp.asarray(means[which] + 0.1 * rng.normal(size=(4000, 1)), jnp.float32)
+    zero = jnp.zeros((4000,))
+    buffer = Buffer(points, zero, jnp.zeros_like(points), jnp.zeros((4000,), jnp.int32), zero)
+    found = mixture_of_buffer(reference, buffer, 3)
+    np.testing.assert_allclose(found.mean[:2, 0], [-2.0, 6.0], atol=0.05)
 
 
 def test_networks_of_particles_and_those_that_are_told_so_have_no_mixture():

@@ -76,6 +76,18 @@ def test_a_search_that_has_seen_some_modes_once_is_doubtful():
     assert status(40, 30, 8, 9, 10) == "good"
 
 
+def test_modes_that_are_probably_missing_are_no_trouble_if_they_hold_next_to_nothing():
+    """A hundred spikes of a hundredth each, three of them found twice; the saboteur has three that are heavy."""
+
+    def status(weight: float) -> str:
+        modes = [Mode((0.0,), 0.0, 0.0097, 20)] * 97 + [Mode((0.0,), 0.0, weight, 2)] * 3
+        return next(found.status for found in mode_findings(GOOD, modes) if "search" in found.name)
+
+    assert expected_unseen([Mode((0.0,), 0.0, 0.01, 2)] * 3) > 0.2
+    assert status(0.01) == "good"
+    assert status(0.1) == "doubtful"
+
+
 def test_where_hot_chains_led_only_the_optima_are_judged():
     assert statuses(path="temperature") == {"optima that the model dropped": "good"}
     assert statuses(path=None, atlas_num_searches=None) == {}

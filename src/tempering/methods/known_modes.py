@@ -72,9 +72,9 @@ def with_components(network: Network, dim: int, num_modes: int) -> Network:
 
 
 def places_for(num_modes: int, dim: int) -> int:
-    """Places of a mixture with so many modes, and one component more; 0 where that would be too large."""
-    num = rounded_up(num_modes + 1, _LEAST_COMPONENTS)
-    return num if num <= _MOST_COMPONENTS and num * dim**2 <= _MOST_NUMBERS else 0
+    """Places of a mixture with so many modes, or the heaviest of very many, and one more; 0 if it would be too large."""
+    num = min(rounded_up(num_modes + 1, _LEAST_COMPONENTS), _MOST_COMPONENTS)
+    return num if num * dim**2 <= _MOST_NUMBERS else 0
 
 
 def with_mixture(networks: tuple[eqx.Module, ...], mixture: GaussianMixture) -> tuple[eqx.Module, ...]:
@@ -100,7 +100,8 @@ def mixture_of_buffer(reference: StudentMixture, buffer: Buffer, num: int) -> Ga
     """Masses, means and covariances that weighted samples show of every component of the reference.
 
     Args:
-        num: places; what the reference leaves of them is empty, but for one that covers all samples.
+        num: places; what the reference leaves of them is empty, but for one that covers all samples. If there are more
+            components than places, the heaviest have them.
     """
     position, log_weight = np.asarray(buffer.position, np.float64), np.asarray(buffer.log_weight, np.float64)
     weight = np.exp(log_weight - np.max(log_weight))
@@ -118,6 +119,8 @@ def mixture_of_buffer(reference: StudentMixture, buffer: Buffer, num: int) -> Ga
         away = position - means[k]
         shown = (own[:, k, None] * away).T @ away / mass[k]
         covariances[k] += size[k] / (size[k] + 3.0 * dim) * (shown - covariances[k])
+    kept = np.sort(np.argsort(-mass, kind="stable")[: num - 1])
+    mass, means, covariances = mass[kept], means[kept], covariances[kept]
     centre = weight @ position / np.sum(weight)
     away = position - centre
     spread = (weight[:, None] * away).T @ away / np.sum(weight)

@@ -41,11 +41,20 @@ def expected_unseen(modes: Iterable[Mode]) -> float:
     1 / (e^h - 1) others like it were not (Horvitz and Thompson's estimator). Where most optima are found once, h itself
     is a matter of luck: then it is the mean of that number over what h searches may stand for.
     """
-    modes = tuple(modes)
-    hits = [max(1, mode.hits) for mode in modes if mode.weight >= RARE_WEIGHT]
+    return math.fsum(number for number, _ in _unseen(tuple(modes)))
+
+
+def _unseen_mass(modes: Iterable[Mode]) -> float:
+    """The local weight of those that were probably not found, each as heavy as the one it is foretold by."""
+    return math.fsum(number * weight for number, weight in _unseen(tuple(modes)))
+
+
+def _unseen(modes: tuple[Mode, ...]) -> list[tuple[float, float]]:
+    """For every optimum that counts, how many like it were probably not found, and its weight."""
+    counted = [(max(1, mode.hits), mode.weight) for mode in modes if mode.weight >= RARE_WEIGHT]
     if sum(mode.hits == 1 for mode in modes) > _MOST_ONCE * len(modes) and len(modes) > _MANY:
-        return math.fsum(_UNSURE.get(number, 2.0**-number) for number in hits)
-    return math.fsum(1.0 / math.expm1(min(number, 50)) for number in hits)
+        return [(_UNSURE.get(hits, 2.0**-hits), weight) for hits, weight in counted]
+    return [(1.0 / math.expm1(min(hits, 50)), weight) for hits, weight in counted]
 
 
 def mode_findings(checks: Checks, modes: Iterable[Mode] = ()) -> list[Finding]:
@@ -58,14 +67,13 @@ def mode_findings(checks: Checks, modes: Iterable[Mode] = ()) -> list[Finding]:
         return []
     findings = [*_covered_optima(checks)]
     if is_drawn_from_modes(checks):
-        searched = (
-            [] if checks.path == "shape" and not checks.num_optima else [_searched(checks, expected_unseen(modes))]
-        )
+        is_searched = checks.path != "shape" or checks.num_optima
+        searched = [_searched(checks, tuple(modes))] if is_searched else []
         findings = [*searched, _refereed(checks), *findings]
     return findings
 
 
-def _searched(checks: Checks, unseen: float) -> Finding:
+def _searched(checks: Checks, modes: tuple[Mode, ...]) -> Finding:
     name, num, missing = "the search for modes", checks.atlas_num_searches or 0.0, checks.atlas_missing
     chance = 1.0 if missing is None else missing
     optima = f"{checks.num_optima} optim{'um' if checks.num_optima == 1 else 'a'}"
@@ -81,8 +89,10 @@ def _searched(checks: Checks, unseen: float) -> Finding:
         return Finding(name, "doubtful", measured, "they may have been on their way to other modes", _WIDER)
     if chance > LIKELY_MORE:
         return Finding(name, "doubtful", measured, "more searches would find more modes that count", _WIDER)
-    if unseen > LIKELY_UNSEEN:
-        measured += f"; some were found very seldom, so that about {unseen:.1f} others are probably missing"
+    unseen, mass = expected_unseen(modes), _unseen_mass(modes)
+    if unseen > LIKELY_UNSEEN and mass > HIDDEN:
+        measured += f"; some were found very seldom, so that about {unseen:.1f} others with {mass:.1%} of the mass are "
+        measured += "probably missing"
         return Finding(name, "doubtful", measured, "the search ended while some modes were still hard to find", _WIDER)
     return Finding(name, "good", measured, "searches from near and far end where others have ended")
 
