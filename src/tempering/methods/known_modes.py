@@ -72,7 +72,7 @@ def with_components(network: Network, dim: int, num_modes: int) -> Network:
 
 
 def places_for(num_modes: int, dim: int) -> int:
-    """Places of a mixture with so many modes, or the heaviest of very many, and one more; 0 if it would be too large."""
+    """Places of a mixture with so many modes, or the heaviest of them, and one more; 0 if that would be too large."""
     num = min(rounded_up(num_modes + 1, _LEAST_COMPONENTS), _MOST_COMPONENTS)
     return num if num * dim**2 <= _MOST_NUMBERS else 0
 
