@@ -253,3 +253,17 @@ def test_a_users_object_keeps_what_it_brings():
 def test_an_attribute_of_another_kind_is_refused(name, value):
     with pytest.raises(SettingsError, match=name):
         as_target(SimpleNamespace(dim=2, log_density=_normal, **{name: value}))
+
+
+def test_a_point_that_is_infinite_for_the_user_has_no_mass():
+    """exp(200) is beyond single precision, and inf - inf is NaN; a density that is NaN at finite points stays so."""
+
+    def log_density(x):
+        return jnp.sum(jnp.log(x) - x)
+
+    inner = Inner(2, as_target(log_density, 2), flat_chart(tp.positive, 2))
+    assert jnp.isnan(log_density(jnp.full(2, jnp.inf)))
+    assert inner.log_density(jnp.asarray([200.0, 0.0])) == -jnp.inf
+    assert jnp.isfinite(inner.log_density(jnp.asarray([1.0, 0.0])))
+    broken = Inner(2, as_target(lambda x: jnp.sum(jnp.where(x > 2.0, jnp.nan, -x)), 2), flat_chart(tp.positive, 2))
+    assert jnp.isnan(broken.log_density(jnp.asarray([1.0, 0.0])))

@@ -12,7 +12,7 @@ from tempering.transforms import Chart
 from tempering.transforms.centred import Centred
 from tempering.types import Array, Float, Key
 
-__all__ = ["Inner", "InnerReference", "in_inner_coordinates"]
+__all__ = ["Inner", "InnerReference", "in_inner_coordinates", "within_precision"]
 
 
 class InnerReference(eqx.Module):
@@ -30,6 +30,14 @@ class InnerReference(eqx.Module):
         return jax.vmap(self.chart.restrict)(self.reference.sample(key, num))
 
 
+def within_precision(outer: Float[Array, " dim"], log_density: Float[Array, ""]) -> Float[Array, ""]:
+    """The log density at a user's point; -inf where that point is beyond single precision.
+
+    A density that has an integral has no mass there, and what it says of infinity is NaN.
+    """
+    return jnp.where(jnp.all(jnp.isfinite(outer)), log_density, -jnp.inf)
+
+
 class Inner(Target):
     """The target as a density of y, with x = chart.embed(y): log p(x) + log |det dx/dy|.
 
@@ -41,7 +49,8 @@ class Inner(Target):
     chart: Chart
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        return self.target.log_density(self.chart.embed(x)) + self.chart.log_volume(x)
+        outer = self.chart.embed(x)
+        return within_precision(outer, self.target.log_density(outer) + self.chart.log_volume(x))
 
     @property
     def geometry(self) -> Centred | None:

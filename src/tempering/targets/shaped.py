@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 
 from tempering.targets.base import Target
-from tempering.targets.inner import InnerReference
+from tempering.targets.inner import InnerReference, within_precision
 from tempering.transforms import Chart
 from tempering.transforms.triangular import Composed, Triangular
 from tempering.types import Array, Float
@@ -28,7 +28,8 @@ class Shaped(Target):
         self.dim, self.target, self.learned = target.dim, target, learned
 
     def log_density(self, x: Float[Array, " dim"]) -> Float[Array, ""]:
-        return self.target.log_density(self.learned.embed(x)) + self.learned.log_volume(x)
+        outer = self.learned.embed(x)
+        return within_precision(outer, self.target.log_density(outer) + self.learned.log_volume(x))
 
     @property
     def chart(self) -> Chart:
