@@ -1,5 +1,6 @@
 """Tables and the picture of docs/proving-ground.md, made from rows."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from tempering.plots.style import FAINT, INK, MUTED, png_of, render
 
 from .catalogue import DENSITIES, density_of
 from .outcomes import outcome_table
+from .record import Tolerance
 from .runner import OURS
 
 __all__ = ["densities_table", "picture", "results_table", "rewritten", "write_page"]
@@ -121,25 +123,50 @@ def write_page(page: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def picture(rows: list[dict[str, Any]]) -> bytes:
-    """The error of log Z against evaluations: a panel for a density, a mark for a method, a colour for the outcome."""
+    """Errors of log Z: our fits of all densities in one strip, and against evaluations where rivals stand beside us.
+
+    A mark is a run, its shape the method, its colour the outcome. A panel is a density.
+    """
     shown = [row for row in rows if row["density"] in DENSITIES and row.get("log_z_off") is not None]
-    names = [name for name in DENSITIES if any(row["density"] == name for row in shown)]
+    ours = [row for row in shown if row["method"] == OURS]
+    others = {row["density"] for row in shown if row["method"] != OURS}
+    names = [name for name in DENSITIES if name in others]
     columns = 4
-    num_rows = -(-(len(names) + 1) // columns)  # one more panel for the legend
+    num_rows = -(-len(names) // columns)
 
     def draw(figure) -> None:
-        axes = np.atleast_1d(figure.subplots(num_rows, columns, sharex=True, sharey=True, squeeze=False)).ravel()
-        for place, name in zip(axes, names, strict=False):
+        grid = figure.add_gridspec(num_rows + 2, columns)
+        strip = figure.add_subplot(grid[:2, :])
+        _strip(strip, ours)
+        _legend(strip, sorted({row["method"] for row in shown}, key=list(_METHODS).index))
+        for number, name in enumerate(names):
+            place = figure.add_subplot(grid[2 + number // columns, number % columns])
             _panel(place, name, [row for row in shown if row["density"] == name])
-        for place in axes[len(names) :]:
-            place.set_axis_off()
-        for place in axes[max(0, len(names) - columns) : len(names)]:  # the lowest panel of every column
-            place.tick_params(labelbottom=True)
-        _legend(axes[len(names)], sorted({row["method"] for row in shown}, key=list(_METHODS).index))
+            place.tick_params(labelleft=number % columns == 0, labelbottom=number + columns >= len(names))
         figure.supxlabel("evaluations", color=INK, fontsize=9.5)
         figure.supylabel("error of log Z", color=INK, fontsize=9.5)
 
-    return png_of(render(9.5, 0.6 + 1.75 * num_rows, draw))
+    return png_of(render(9.5, 0.6 + 1.75 * (num_rows + 2), draw))
+
+
+def _drawn(row: dict[str, Any]) -> float:
+    """The error within what is shown."""
+    return min(max(abs(row["log_z_off"]), _FLOOR), 0.8 * _CEILING)
+
+
+def _strip(axes, rows: list[dict[str, Any]]) -> None:
+    """Every fit of ours, the largest error last; those that are clearly wrong are named."""
+    rows = sorted(rows, key=_drawn)
+    axes.axhspan(_FLOOR / 2, Tolerance().log_z, color=FAINT, alpha=0.5, linewidth=0)
+    for place, row in enumerate(rows):
+        axes.plot(place, _drawn(row), _METHODS[OURS], color=_COLOURS[row["outcome"]], markersize=4)
+    wrong = [row["density"] for row in rows if _drawn(row) > (Tolerance().log_z or _FLOOR)]
+    words = f"above the band, from left to right:\n{textwrap.fill(', '.join(wrong), 60, break_on_hyphens=False)}"
+    axes.annotate(words, (0.35, 0.93), xycoords="axes fraction", va="top", fontsize=7.5, color=INK)
+    axes.set(yscale="log", ylim=(_FLOOR / 2, _CEILING), xticks=[], xlim=(-2, len(rows) + 1))
+    axes.set_title(
+        f"our {len(rows)} fits of {len({row['density'] for row in rows})} densities, by their error", fontsize=9
+    )
 
 
 def _panel(axes, name: str, rows: list[dict[str, Any]]) -> None:
@@ -149,7 +176,7 @@ def _panel(axes, name: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         axes.plot(
             row["evaluations"],
-            min(max(abs(row["log_z_off"]), _FLOOR), 0.8 * _CEILING),
+            _drawn(row),
             _METHODS[row["method"]],
             color=_COLOURS[row["outcome"]],
             markersize=5,
@@ -165,7 +192,7 @@ def _legend(axes, methods: Sequence[str]) -> None:
 
     marks = [Line2D([], [], marker=_METHODS[name], color=MUTED, linestyle="", label=name) for name in methods]
     words = [Line2D([], [], marker="o", color=colour, linestyle="", label=word) for word, colour in _COLOURS.items()]
-    axes.legend(handles=[*marks, *words], loc="center left", frameon=False, fontsize=7.5, ncols=2, columnspacing=0.8)
+    axes.legend(handles=[*marks, *words], loc="upper left", frameon=False, fontsize=7.5, ncols=2, columnspacing=0.8)
 
 
 def _line(cells: Sequence[str]) -> str:
