@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     """Run presets over seeds, and put each that is finished into the results."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one device
     jobs = [(name, seed) for seed in options.seeds for name in options.presets]
-    about = {"command": " ".join(["python", *sys.argv]), "commit": options.commit or commit(), "changes": options.set}
+    about = {"command": _command(sys.argv), "commit": options.commit or commit(), "changes": options.set}
     writing = threading.Lock()
 
     def carry_out(job: tuple[str, int]) -> None:
@@ -59,6 +59,16 @@ def run(options: argparse.Namespace) -> None:
 
     with ThreadPoolExecutor(options.workers) as pool:
         list(pool.map(carry_out, jobs))
+
+
+def _command(words: list[str]) -> str:
+    """The command as it is to be repeated: places of this machine are no part of it."""
+    kept = [word for before, word in zip(["", *words], words, strict=False) if _is_portable(before, word)]
+    return " ".join(["python", *kept])
+
+
+def _is_portable(before: str, word: str) -> bool:
+    return not {before, word} & {"--folder", "--out"}
 
 
 def merge(options: argparse.Namespace) -> None:
@@ -76,6 +86,12 @@ def _keep(out: Path, presets: dict[str, Any]) -> None:
         runs = sorted([*old, *new["runs"]], key=lambda one: one["seed"])
         about = {key: new[key] for key in ("command", "commit", "changes")}
         content["presets"][name] = {**about, "summary": summarise(runs), "runs": runs}
+    parts = content["presets"].values()
+    content = {
+        "command": "python benchmarks/baselines_table.py run PRESET --seeds 0; every preset has its own",
+        "commits": sorted({part["commit"] for part in parts}),
+        "presets": content["presets"],
+    }
     out.parent.mkdir(parents=True, exist_ok=True)
     beside = out.with_suffix(".new")
     beside.write_text(json.dumps(content, indent=1) + "\n")
