@@ -1,7 +1,9 @@
 """Findings about the density and the fit around the sampling: values, failed points, precision, a time limit."""
 
+import numpy as np
+
 from tempering.runs.records import Checks, LevelRecord
-from tempering.sampler.diagnosis.thresholds import BAD_STARTS, BAD_VALUES, HIDDEN
+from tempering.sampler.diagnosis.thresholds import BAD_STARTS, BAD_VALUES, COARSE_STEP, HIDDEN
 from tempering.sampler.diagnosis.verdict import Finding
 
 __all__ = ["other_findings"]
@@ -10,7 +12,14 @@ __all__ = ["other_findings"]
 def other_findings(sampler) -> list[Finding]:
     """What does not depend on how the density was sampled."""
     checks = sampler.checks
-    return [*_determinants(sampler), *_cube(checks), *_values(sampler), *_failures(sampler), *_hurry(checks)]
+    return [
+        *_determinants(sampler),
+        *_cube(checks),
+        *_digits(sampler.log_z),
+        *_values(sampler),
+        *_failures(sampler),
+        *_hurry(checks),
+    ]
 
 
 def _determinants(sampler) -> list[Finding]:
@@ -39,6 +48,20 @@ def _cube(checks: Checks) -> list[Finding]:
     meaning = "the transform gives one point for all of them: log Z and the draws are wrong there"
     remedy = "give `prior=`, which keeps its precision at both ends, or turn the coordinate round: transform 1 - u"
     return [Finding(name, "doubtful", measured, meaning, remedy)]
+
+
+def _digits(log_z: float | None) -> list[Finding]:
+    """Are log densities so large that single precision tells them apart too coarsely? They are as large as log Z."""
+    step = 0.0 if log_z is None else float(np.spacing(np.float32(abs(log_z))))
+    if step <= COARSE_STEP:
+        return []
+    measured = f"log densities are near {log_z:,.0f}, where single precision has steps of {step:.3g}"
+    meaning = "weights and log Z are rounded to such steps, and so are the moves of chains"
+    remedy = (
+        "subtract a constant in your function before it is rounded, such as its value at one point; log Z is then less "
+        "by as much"
+    )
+    return [Finding("digits of the log density", "doubtful", measured, meaning, remedy)]
 
 
 def _values(sampler) -> list[Finding]:

@@ -21,6 +21,7 @@ EXPLAINED = (
     "log Z of the last level and the final draws",
     "determinants behind log Z",
     "the end of the prior's cube",
+    "digits of the log density",
     "usable values",
     "points that failed",
     "time",
