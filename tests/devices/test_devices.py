@@ -124,6 +124,19 @@ def test_devices_are_chosen_as_asked():
             assert active_mesh() is mesh
 
 
+def test_one_device_that_takes_parts_side_by_side_runs_plain_programs(monkeypatch):
+    rows = jnp.asarray(np.random.default_rng(0).normal(size=(24, 3)), jnp.float32)
+    summed = on_devices(lambda rows: by_row(lambda row: jnp.sum(row**3))(rows))
+    with use(1):
+        in_turn = summed.lower(rows).as_text()
+    monkeypatch.setattr("tempering.devices.mesh.is_in_turn", lambda mesh: False)
+    with use(1) as mesh:
+        assert mesh is None and active_mesh() is None
+        assert summed.lower(rows).as_text() == summed._on_one.lower(rows).as_text() != in_turn
+    with use(jax.devices()[:1]), use(None):
+        assert active_mesh() is None
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "", "nan"])
 def test_the_command_refuses_other_words(text):
     with pytest.raises(

@@ -103,6 +103,8 @@ def _kinds(devices: Sequence[Any]) -> str:
 def use(devices: Any) -> Iterator[Mesh | None]:
     """Programs of `on_devices` run on these devices inside. None leaves everything as it is.
 
+    One GPU runs plain programs: there is no mesh then.
+
     Args:
         devices: as `tp.fit` takes them.
     """
@@ -110,8 +112,10 @@ def use(devices: Any) -> Iterator[Mesh | None]:
     if wanted is None:
         yield active_mesh()
         return
-    mesh = Mesh(np.asarray(wanted), (AXIS,))
+    mesh: Mesh | None = Mesh(np.asarray(wanted), (AXIS,))
     first = mesh.local_devices[0]
+    if mesh.size == 1 and not is_in_turn(mesh):
+        mesh = None  # results of several agree with it but for rounding, as with a plain program, which copies nothing
     # Programs that are not spread run on one of these devices, not on one that may be another user's.
     elsewhere = nullcontext() if first == jax.local_devices()[0] else jax.default_device(first)
     token = _MESH.set(mesh)
