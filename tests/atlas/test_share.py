@@ -16,6 +16,8 @@ from tempering.methods.atlas import _search
 from tempering.parallel_tempering.initial import normal_start
 from tempering.runs.ledger import Ledger
 from tempering.settings import Network, PTSDSettings
+from tempering.shape import learn
+from tempering.transforms.triangular import Triangular
 
 
 def bent(x):
@@ -53,21 +55,31 @@ def searched(log_density, dim: int, budget: int) -> tuple[dict[str, int], Ledger
     return dict(ledger.points), ledger
 
 
-def within_shares(log_density, dim: int, budget: int) -> None:
+def within_shares(log_density, dim: int, budget: int) -> dict[str, int]:
     points, ledger = searched(log_density, dim, budget)
     share = PTSDSettings().atlas.share
     assert set(points) <= {"atlas", "reference", "shape"}
     for stage in ("atlas", "reference"):
         assert points.get(stage, 0) <= share * budget, points
     assert all(ledger.left(stage) >= 0 for stage in points), points
+    return points
+
+
+CASES = {"bent": (bent, 2), "eggs": (egg_box, 2), "funnel": (funnel, 4), "boxes": (boxes, 3)}
 
 
 @pytest.mark.parametrize("budget", [6000, 70_000])
-@pytest.mark.parametrize(
-    ("log_density", "dim"), [(bent, 2), (egg_box, 2), (funnel, 4), (boxes, 3)], ids=["bent", "eggs", "funnel", "boxes"]
-)
-def test_no_stage_passes_its_share(log_density, dim, budget):
-    within_shares(log_density, dim, budget)
+@pytest.mark.parametrize("name", CASES)
+def test_no_stage_passes_its_share(name, budget, monkeypatch):
+    if name == "funnel":  # charts that never serve take all that learning may; a right one is slow to fit
+        monkeypatch.setattr(learn, "fit_triangular", lambda points, *_, is_bent: Triangular.identity(points.shape[1]))
+    points = within_shares(*CASES[name], budget)
+    assert ("shape" in points) == (name == "funnel" and budget == 70_000)
+
+
+@pytest.mark.slow
+def test_no_stage_passes_its_share_with_a_chart_that_serves():
+    assert within_shares(funnel, 4, 70_000)["shape"] > 0
 
 
 def test_finite_differences_are_within_the_shares_too():
@@ -87,6 +99,6 @@ def test_tries_without_end_end_with_the_share(monkeypatch):
         )
 
     monkeypatch.setattr(atlas, "judge", restless)
-    within_shares(bent, 2, 40_000)
+    within_shares(bent, 2, 24_000)
     monkeypatch.setattr(Ledger, "left", lambda ledger, _: ledger.budget - ledger.total)
-    must_fail(within_shares, bent, 2, 40_000)
+    must_fail(within_shares, bent, 2, 24_000)

@@ -154,18 +154,19 @@ def _plain_norm(x):
 
 
 def test_radial_features_are_of_physical_distances_and_bounded():
-    radial = RadialFeatures(32, unit=1.0)
+    radial = jax.jit(RadialFeatures(32, unit=1.0))
+    size = RadialFeatures(32, unit=1.0).size
     length = jnp.asarray(np.geomspace(1e-3, 1e6, 16).reshape(4, 4), jnp.float32)
     features = np.asarray(radial(length, jnp.asarray(1.0)))
-    assert features.shape == (radial.size, 4, 4)
-    np.testing.assert_array_equal(features[:, range(4), range(4)], np.zeros((radial.size, 4)))
+    assert features.shape == (size, 4, 4)
+    np.testing.assert_array_equal(features[:, range(4), range(4)], np.zeros((size, 4)))
     assert np.all(np.isfinite(features)) and np.max(np.abs(features[:35])) <= 1.0
-    slopes = jax.jacfwd(radial)(length, jnp.asarray(1.0))
+    slopes = jax.jit(jax.jacfwd(radial))(length, jnp.asarray(1.0))
     assert np.all(np.isfinite(slopes))
     # The same physical distance in another scale, and the same number of other units.
     bounded = slice(0, 36)  # the next one is the scaled distance itself
     np.testing.assert_allclose(radial(0.5 * length, jnp.asarray(0.5))[bounded], features[bounded], atol=2e-5)
-    in_units = RadialFeatures(32, unit=2.0)(2.0 * length, jnp.asarray(1.0))
+    in_units = jax.jit(RadialFeatures(32, unit=2.0))(2.0 * length, jnp.asarray(1.0))
     np.testing.assert_allclose(in_units[bounded], features[bounded], atol=2e-5)
     walls = np.asarray(radial(jnp.full((2, 2), 0.9), jnp.asarray(1.0)))[32:35, 0, 1]
     np.testing.assert_allclose(walls, 1.0 / (1.0 + 4.0 * 0.9 ** np.array([2.0, 6.0, 12.0])), rtol=1e-5)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from support.host_functions import count_as_quick, density
-from tempering.adapters import pace
+from tempering.adapters import black_box, pace
 from tempering.adapters.callback import from_callable
 from tempering.atlas.climb import climb, placed
 from tempering.errors import DensityError
@@ -25,15 +25,16 @@ from tempering.runs.ledger import Ledger
 running = importlib.import_module("tempering.parallel_tempering.run")  # the package has a function of that name
 
 KEY, DIM, WORKERS = jax.random.key(11), 3, 4
-_SHORT = 0.03
+_SHORT = 0.01
 FAILING = [False]
 """Not part of a density's data: a store sees the same density whether it fails or not."""
 
 
 @pytest.fixture(autouse=True)
 def programs_that_count_as_quick(monkeypatch):
-    """On a busy machine a run of a program may take as long as a point of these tests, and would be run as ever."""
+    """As runs of a program may take as long as points of these tests, all would be run as ever."""
     count_as_quick(monkeypatch)
+    monkeypatch.setattr(black_box, "_WORTH_AHEAD", 0.1 * _SHORT)
 
 
 class Uneven:
@@ -138,7 +139,7 @@ def test_searches_that_nobody_looks_at_in_between_have_the_bits_of_searches_in_s
 
 def test_a_climb_out_of_walls_goes_at_its_own_pace_too(monkeypatch):
     positions = jax.random.normal(KEY, (4, DIM))
-    ahead, in_step = Uneven(gradient=True, seconds=0.02), Uneven(gradient=True, seconds=0.0)
+    ahead, in_step = Uneven(gradient=True, seconds=0.002), Uneven(gradient=True, seconds=0.0)
     target = _target(ahead)
     target.box._dealer._typical = 10.0  # whatever a run of the program costs here
     free = relaxed(target, positions, Ledger(), "initial_pt")
@@ -148,7 +149,7 @@ def test_a_climb_out_of_walls_goes_at_its_own_pace_too(monkeypatch):
 
 
 def test_points_that_fail_are_rejected_alike(monkeypatch):
-    ahead, in_step = Uneven(seconds=0.03), Uneven(fails=True, seconds=0.0)
+    ahead, in_step = Uneven(), Uneven(fails=True, seconds=0.0)
     targets = [_target(density, on_failure="reject") for density in (ahead, in_step)]
     free = _chains(targets[0], RandomWalk())
     _in_step(monkeypatch)

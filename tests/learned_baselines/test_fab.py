@@ -43,8 +43,10 @@ def disturbed(flow: Flow, scale: float = 0.3) -> Flow:
     return eqx.combine(jax.tree.unflatten(tree, moved), rest)
 
 
-@pytest.mark.parametrize("is_mixing", [True, False])
-@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize(
+    ("dim", "is_mixing"),
+    [(3, True), (2, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((2, True), (3, False)))],
+)
 def test_a_flow_is_the_density_of_its_draws(dim, is_mixing):
     flow = disturbed(new_flow(KEY, dim, 3, 8, 2, is_mixing))
     noise = jax.random.normal(jax.random.key(3), (dim,))

@@ -87,7 +87,7 @@ class Shifted(eqx.Module):
         return self.inner.cost(*args)
 
 
-@pytest.mark.parametrize("name", ["dds", "cmcd"])
+@pytest.mark.parametrize("name", ["dds", pytest.param("cmcd", marks=pytest.mark.slow)])
 def test_a_process_that_is_ready_is_the_same(name):
     """Tables of what depends on the step alone change neither the kernels nor their derivatives."""
     method, kind = METHODS[name]
@@ -249,7 +249,7 @@ def test_a_trust_region_of_normal_weights_is_known():
     np.testing.assert_allclose(region(worthless, bound), power, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [pytest.param("dds", marks=pytest.mark.slow), "cmcd"])
 def test_the_log_variance_loss_is_zero_where_it_should_be(name):
     process = process_of(name)
     walks = walks_of(process, 64)
@@ -264,11 +264,8 @@ def test_the_log_variance_loss_is_zero_where_it_should_be(name):
 
 @pytest.mark.parametrize(
     ("name", "loss"),
-    [
-        ("cmcd", "tr_lv"),
-        *(pytest.param("dds", loss, marks=pytest.mark.slow) for loss in ("kl", "tr_lv")),
-    ],
-)
+    [pytest.param(*case, marks=pytest.mark.slow) for case in (("cmcd", "tr_lv"), ("dds", "kl"), ("dds", "tr_lv"))],
+)  # test_counts.py counts whole fits
 def test_steps_and_draws_cost_what_they_say(name, loss):
     method, kind = METHODS[name]
     settings = kind(**SMALL, loss=loss)

@@ -254,7 +254,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", ["nem", *(pytest.param(name, marks=pytest.mark.slow) for name in ("idem", "bnem"))]
+)  # test_counts.py counts whole fits of the others
 def test_first_buffers_steps_and_draws_cost_what_they_say(name):
     method, settings, first, each = CASES[name]
     counting, counter = counting_target(mixture())

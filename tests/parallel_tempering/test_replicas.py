@@ -1,6 +1,8 @@
 """Round trips: a replica that saw the hot end, then the cold end, and is back at the hot end."""
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,15 +11,19 @@ from tempering.parallel_tempering.state import Replicas, Tally, track
 SWAP_HOT, SWAP_COLD, STAY = [1, 0, 2], [0, 2, 1], [0, 1, 2]
 
 
+@jax.jit
+def _round(replicas: Replicas, order):
+    moved = [jnp.take_along_axis(leaf, order, axis=0) for leaf in (replicas.index, replicas.heading)]
+    return track(Replicas(*moved))
+
+
 def _round_trips(rounds: list[list[list[int]]]) -> tuple[list[int], Replicas]:
     """Round trips after each round; `rounds` holds one permutation a chain."""
     num_levels, num_chains = len(rounds[0][0]), len(rounds[0])
     replicas = Replicas.start(num_levels, num_chains)
     counts, total = [], 0
     for permutations in rounds:
-        order = jnp.asarray(permutations).T
-        moved = [jnp.take_along_axis(leaf, order, axis=0) for leaf in (replicas.index, replicas.heading)]
-        replicas, num_returned = track(Replicas(*moved))
+        replicas, num_returned = _round(replicas, np.asarray(permutations).T)
         total += int(num_returned)
         counts.append(total)
     return counts, replicas

@@ -23,16 +23,16 @@ def _funnel(x):
     return log_rest - v**2 / 18.0 - 0.5 * jnp.log(18.0 * jnp.pi)
 
 
-FUNNEL, COUNTER = counting_target(as_target(_funnel, 4))
+FUNNEL, COUNTER = counting_target(as_target(_funnel, 3))
 NORMAL = as_target(lambda x: -0.5 * jnp.sum(x**2), 2)
 """One target for two runs, which then share their programs."""
 
 
 def _two_modes(x):
-    """3/10 of width 1/2 and 7/10 of width 1 in five dimensions, 11 apart."""
-    narrow = jnp.log(0.3) - 2.0 * jnp.sum((x - 2.5) ** 2) + 5.0 * jnp.log(2.0)
+    """3/10 of width 1/2 and 7/10 of width 1 in four dimensions, 10 apart."""
+    narrow = jnp.log(0.3) - 2.0 * jnp.sum((x - 2.5) ** 2) + 4.0 * jnp.log(2.0)
     wide = jnp.log(0.7) - 0.5 * jnp.sum((x + 2.5) ** 2)
-    return jnp.logaddexp(narrow, wide) - 2.5 * jnp.log(2.0 * jnp.pi)
+    return jnp.logaddexp(narrow, wide) - 2.0 * jnp.log(2.0 * jnp.pi)
 
 
 def _learned(log_density, dim, most=20_000, ledger=None, scale=1.0):
@@ -46,14 +46,14 @@ def funnel():
     """What was learned of a funnel from where no neck is, the account, and what the host received."""
     ledger = Ledger()
     COUNTER.reset()
-    shape = _learned(FUNNEL, 4, ledger=ledger)
+    shape = _learned(FUNNEL, 3, ledger=ledger)
     return shape, ledger, COUNTER.wait(shape.points)
 
 
 def test_a_funnel_is_reached_from_where_no_neck_is(funnel):
     shape, ledger, _ = funnel
     assert shape.is_settled and shape.effective_share > 0.5, shape.reason
-    assert abs(shape.log_z) < 0.1 and int(shape.chart.order[0]) == 3
+    assert abs(shape.log_z) < 0.1 and int(shape.chart.order[0]) == 2
     weights = np.asarray(jax.nn.softmax(shape.log_weights), np.float64)
     neck = np.asarray(shape.points[:, -1], np.float64)
     assert abs(np.sqrt(weights @ (neck - weights @ neck) ** 2) / 3.0 - 1.0) < 0.1
@@ -64,14 +64,14 @@ def test_evaluations_are_counted(funnel):
     shape, ledger, received = funnel
     assert received == ledger.total == shape.num_evaluations
     with pytest.raises(BudgetError):
-        learned_shape(KEY, FUNNEL, jax.random.normal(KEY, (64, 4)), Ledger(budget=100), 6_000)
+        learned_shape(KEY, FUNNEL, jax.random.normal(KEY, (64, 3)), Ledger(budget=100), 6_000)
 
 
 def test_two_modes_are_not_passed_off_as_one_and_evaluations_never_exceeded():
     ledger = Ledger()
-    shape = _learned(_two_modes, 5, most=8_000, ledger=ledger)
+    shape = _learned(_two_modes, 4, most=6_500, ledger=ledger)
     assert not (shape.is_settled and shape.effective_share > 0.3), shape.reason
-    assert 6_000 < ledger.total == shape.num_evaluations <= 8_000, "all is spent that may be"
+    assert 5_000 < ledger.total == shape.num_evaluations <= 6_500, "all is spent that may be"
 
 
 def test_chains_that_the_chart_does_not_reach_speak_against_it(monkeypatch):
@@ -124,18 +124,27 @@ def test_a_density_that_is_nowhere_finite_is_said_to_be_so():
 @pytest.mark.parametrize("spread", [Spread.wide(3), Spread.close(3)], ids=["wide", "close"])
 def test_a_spread_is_normalised_and_drawn_as_it_says(spread):
     other = Spread.wide(3)
-    draws = other.sample(KEY, 100_000)
-    ratio = jnp.exp(jax.vmap(spread.log_density)(draws) - jax.vmap(other.log_density)(draws))
+
+    @jax.jit
+    def ratios():
+        draws, own = other.sample(KEY, 100_000), spread.sample(KEY, 100_000)
+        log_normal = jnp.sum(-0.5 * own**2, axis=1) - 1.5 * jnp.log(2.0 * jnp.pi)
+        ratio = jnp.exp(jax.vmap(spread.log_density)(draws) - jax.vmap(other.log_density)(draws))
+        return ratio, jnp.exp(log_normal - jax.vmap(spread.log_density)(own))
+
+    ratio, normal = ratios()
     assert_mean(np.asarray(ratio), 1.0, key=KEY)
-    own = spread.sample(KEY, 100_000)
-    normal = jnp.exp(jnp.sum(-0.5 * own**2, axis=1) - 1.5 * jnp.log(2.0 * jnp.pi) - jax.vmap(spread.log_density)(own))
     assert_mean(np.asarray(normal), 1.0, key=KEY)
     must_fail(assert_mean, np.asarray(normal) * 0.97, 1.0)
 
 
 def test_a_close_spread_serves_a_normal_well():
     spread = Spread.close(10)
-    y = spread.sample(KEY, 20_000)
-    log_weights = jnp.sum(-0.5 * y**2, axis=1) - jax.vmap(spread.log_density)(y)
-    weights = np.asarray(jax.nn.softmax(log_weights), np.float64)
+
+    @jax.jit
+    def shares():
+        y = spread.sample(KEY, 20_000)
+        return jax.nn.softmax(jnp.sum(-0.5 * y**2, axis=1) - jax.vmap(spread.log_density)(y))
+
+    weights = np.asarray(shares(), np.float64)
     assert 1.0 / np.sum(weights**2) > 0.85 * len(weights)
