@@ -209,11 +209,13 @@ def test_a_ladder_of_ones_own_needs_no_budget_for_a_pilot():
     assert dict(ledger.points) == dict(ledger.received) and "pilot" not in ledger.points and ledger.total <= 4_000
 
 
-def test_the_defaults_resume_from_any_part(default_ptsd):
+@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_the_defaults_resume_from_any_part(default_ptsd, is_whole):
     sampler, ledger, store, _ = default_ptsd
     order = list(store.parts)
+    places = range(1, len(order) + 1) if is_whole else (1, 3, len(order) - 2)
     assert order[:2] == [(0, "atlas"), (0, "pilot")] and order[-1] == (len(sampler.levels) - 1, "model")
-    for num_kept in (1, 2, 3, len(order) - 2, len(order)):
+    for num_kept in places:
         again = Kept()
         again.parts = {place: store.parts[place] for place in order[:num_kept]}
         resumed, spent = default_fit("ptsd", 14_000, "temperature", store=again)

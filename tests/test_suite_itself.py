@@ -1,10 +1,13 @@
 """How the suite itself is run: which files share a process, and that its memory is given back."""
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from jax._src.interpreters import mlir
 
+from support.compilation import share_contexts
 from support.groups import FOLDERS, SHARED, TESTS, group_of
 from support.memory import give_back_freed, resident
 
@@ -38,6 +41,15 @@ def test_freed_memory_is_given_back():
     for block in blocks[1::2]:
         library.free(block)
     give_back_freed()
+
+
+def test_programs_share_contexts_with_those_of_their_thread(monkeypatch):
+    monkeypatch.setattr(mlir, "make_ir_context", object)
+    share_contexts()
+    made = [mlir.make_ir_context() for _ in range(130)]
+    assert [len(set(made[:num])) for num in (1, 64, 65, 130)] == [1, 1, 2, 3]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(mlir.make_ir_context).result() not in made
 
 
 def test_the_files_are_those_of_the_suite():

@@ -11,7 +11,7 @@ from support.tiny_baselines import TINY
 from tempering.baselines.contract import Cost
 from tempering.baselines.plan import enter, planned
 from tempering.baselines.registry import baseline_of
-from tempering.errors import BudgetError
+from tempering.errors import BudgetError, DensityError
 from tempering.methods.registry import METHODS
 from tempering.runs.ledger import APART, Ledger
 from tempering.targets import anisotropic_gaussian
@@ -82,6 +82,10 @@ def test_the_ledger_agrees_with_the_host(name, counted):
         np.testing.assert_allclose(weighted[:7], draws, rtol=1e-4 if sampler.evaluations_per_draw else 1e-5)
     else:
         np.testing.assert_allclose(sampler.sample(9, seed=3)[:7], draws, rtol=1e-4, atol=1e-5)
+        assert sampler.log_z is None
+        for ask in (sampler.sample_weighted, sampler.sample_exact):
+            with pytest.raises(DensityError, match="has no density of its draws"):
+                ask(5)
     counter.wait(draws)
     assert counter.value_only == sum(ledger.value_only.values())
     assert counter.with_gradient == sum(ledger.points.values()) - counter.value_only

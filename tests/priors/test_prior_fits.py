@@ -63,10 +63,8 @@ def check_evidence(sampler: tp.Sampler, expected: float) -> None:
     assert abs(sampler.log_z - expected) < 5.0 * error < 0.25, message
 
 
-def test_the_evidence_and_the_posterior_are_those_of_the_closed_form():
-    sampler = tp.fit(
-        log_likelihood, prior=PRIOR, seed=0, budget=6000, ladder=(8.0, 2.0, 1.0), settings=SMALL, progress=False
-    )
+def check_posterior(sampler: tp.Sampler) -> None:
+    """The evidence, and weighted draws, are those of the closed form."""
     check_evidence(sampler, exact_evidence())
     # The saboteur: an evidence with a flat prior over the mean.
     must_fail(check_evidence, sampler, exact_evidence() + math.log(2.0 * math.sqrt(2.0 * math.pi)))
@@ -79,14 +77,22 @@ def test_the_evidence_and_the_posterior_are_those_of_the_closed_form():
     assert_mean(weights * (draws["mean"] - mean), 0.0, name="w (mean - its expectation)", key=1)
     assert_mean(weights * (draws["share"] - share), 0.0, name="w (share - its expectation)", key=1)
     must_fail(assert_mean, weights * (draws["mean"] - DATA.mean() - 0.1), 0.0)
+
+
+@pytest.mark.slow
+def test_the_evidence_and_the_posterior_are_those_of_the_closed_form_by_levels():
+    sampler = tp.fit(
+        log_likelihood, prior=PRIOR, seed=0, budget=6000, ladder=(8.0, 2.0, 1.0), settings=SMALL, progress=False
+    )
+    check_posterior(sampler)
     assert sampler.evaluations <= 6000
 
 
-def test_a_posterior_that_is_drawn_from_its_modes_has_the_evidence_too():
+def test_the_evidence_and_the_posterior_are_those_of_the_closed_form():
     """The road of a default fit: searches, a reference and its referee's chains, all with a prior to carry along."""
     sampler = tp.fit(log_likelihood, prior=PRIOR, seed=0, budget=8000, settings=SMALL, progress=False)
     assert sampler.method == ONE_LEVEL and len(sampler.modes) == 1
-    check_evidence(sampler, exact_evidence())
+    check_posterior(sampler)
     must_fail(check_evidence, sampler, exact_evidence() + 0.25)
     assert sampler.ledger.points["reference"] > 0 and sampler.evaluations <= 8000
 
