@@ -95,7 +95,7 @@ PLANES = {
 }
 
 
-@pytest.mark.parametrize("name", PLANES)
+@pytest.mark.parametrize("name", [pytest.param("spiral-2", marks=pytest.mark.slow), "mueller-brown-2"])
 def test_truths_in_the_plane_are_those_of_a_grid(name):
     make, low, high, num = PLANES[name]
     density = make()
