@@ -280,6 +280,7 @@ def cache_of_its_own(place: Path) -> Path:
     return Path(shutil.copytree(jax.config.jax_compilation_cache_dir, place, copy_function=link))
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_same(undisturbed, tmp_path):
     """Once, while it trains; what dies in this process, above, dies at every file."""
     name = PT_DM.name
