@@ -63,6 +63,7 @@ def values_of(record: LevelRecord) -> str:
         host=None,
         modes=(),
         dim=2,
+        log_z=None,
         ess_fraction=None,
         pareto_k=None,
     )
