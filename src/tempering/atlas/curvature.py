@@ -3,11 +3,11 @@
 By JAX where it can look inside, and by differences of gradients otherwise.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices import on_one
 from tempering.targets.base import Target, evaluate
 from tempering.targets.cost import is_black_box
 from tempering.types import Array, Float
@@ -18,7 +18,7 @@ _DROWNED = 1e-5
 """Smallest curvature over the largest, below which second derivatives are seen once more, along their own axes."""
 
 
-@eqx.filter_jit
+@on_one
 def _slopes(
     target: Target, x: Float[Array, " dim"], axes: Float[Array, "axis dim"], *, is_exact: bool
 ) -> Float[Array, "axis dim"]:

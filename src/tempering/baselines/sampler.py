@@ -14,6 +14,7 @@ from tempering.baselines.findings import baseline_findings, compared
 from tempering.baselines.plan import Plan, enter
 from tempering.baselines.registry import baseline_of
 from tempering.baselines.units import in_units
+from tempering.devices import on_one
 from tempering.errors import DensityError, SettingsError
 from tempering.kernels import ChainState
 from tempering.runs.checkpoint import Journal
@@ -167,12 +168,12 @@ def _chunks(key: Key, num: int) -> list[Keys]:
     return [row_keys(key, min(_CHUNK, num - first), first) for first in range(0, num, _CHUNK)]
 
 
-@eqx.filter_jit
+@on_one
 def _drawn(method: Baseline, keys: Keys, model: Any, target: Any, settings: Any) -> Float[Array, "num dim"]:
     return method.draw(keys, model, target, settings)
 
 
-@eqx.filter_jit
+@on_one
 def _drawn_weighted(method: Baseline, keys: Keys, model: Any, target: Any, settings: Any) -> Any:
     return method.draw_weighted(keys, model, target, settings)
 

@@ -18,6 +18,7 @@ from tempering.baselines.plan import Plan, check, enter
 from tempering.baselines.registry import baseline_of
 from tempering.baselines.sampler import BaselineSampler, finished
 from tempering.baselines.units import in_units
+from tempering.devices import on_one
 from tempering.runs.checkpoint import Journal, Nowhere, Store
 from tempering.runs.ledger import APART, Ledger
 from tempering.runs.records import LevelRecord, finite_or_none
@@ -105,12 +106,12 @@ def _next_size(size: int, seconds: float) -> int:
     return int(np.clip(size * _BLOCK_SECONDS / max(seconds, 1e-3), 1, 4 * size))
 
 
-@eqx.filter_jit
+@on_one
 def _begin(method: Baseline, settings: BaselineSettings, target: Target, key: Key) -> Any:
     return method.init(key, target, settings)
 
 
-@eqx.filter_jit
+@on_one
 def _block(
     method: Baseline, settings: BaselineSettings, target: Target, key: Key, progress: _Progress, num: Int[Array, ""]
 ) -> tuple[_Progress, dict[str, Array]]:

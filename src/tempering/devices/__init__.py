@@ -3,6 +3,7 @@
 from tempering.devices.mesh import LANES, active_mesh, check_devices, chosen, use
 from tempering.devices.programs import Program, on_devices, resident
 from tempering.devices.rows import by_row, mean_and_grad
+from tempering.devices.unrolled import on_one
 
 __all__ = [
     "LANES",
@@ -14,5 +15,6 @@ __all__ = [
     "mean_and_grad",
     "resident",
     "on_devices",
+    "on_one",
     "use",
 ]

@@ -18,14 +18,15 @@ from tempering.compilation import on_device
 from tempering.devices.keys import bare, keyed
 from tempering.devices.mesh import active_mesh, num_lanes
 from tempering.devices.rows import is_sharing, shared_out
+from tempering.devices.unrolled import holds_long_density, on_one, without_passes
 
 __all__ = ["Program", "resident", "on_devices"]
 
-_ALIKE = {"xla_disable_hlo_passes": "cse"}
-"""For several devices XLA merges equal operations before it simplifies, for one device after. What it then makes of
-x / sqrt(y) or of a division by a number rounds in another way. Where it merges nothing, both come out alike, and the
-code generator merges most of it later. Seen on CPUs, where it is done; on GPUs faster programs are worth more than the
-last bit between one device and several."""
+_ALIKE = "cse"
+"""A pass that is left out. For several devices XLA merges equal operations before it simplifies, for one device after.
+What it then makes of x / sqrt(y) or of a division by a number rounds in another way. Where it merges nothing, both come
+out alike, and the code generator merges most of it later. Seen on CPUs, where it is done; on GPUs faster programs are
+worth more than the last bit between one device and several."""
 
 
 class Program:
@@ -34,7 +35,7 @@ class Program:
     def __init__(self, function: Callable[..., Any]):
         functools.update_wrapper(self, function)
         self._function = function
-        self._on_one = eqx.filter_jit(function)
+        self._on_one = on_one(function)
         self._on_mesh = functools.cache(self._compiled)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -43,16 +44,21 @@ class Program:
             return self._function(*args, **kwargs)
         if mesh is None or not _can_spread((args, kwargs)):
             return self._on_one(*args, **kwargs)
-        return _home(self._on_mesh(mesh)(*_given(mesh, args, kwargs)))
+        return _home(self._for(mesh, args, kwargs)(*_given(mesh, args, kwargs)))
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of `eqx.filter_jit`, for the devices that are active now."""
         mesh = active_mesh()
         if mesh is None or not _can_spread((args, kwargs)):
-            return self._on_one.lower(*args, **kwargs)  # pyright: ignore[reportFunctionMemberAccess]
-        return self._on_mesh(mesh).lower(*_given(mesh, args, kwargs))
+            return self._on_one.lower(*args, **kwargs)
+        return self._for(mesh, args, kwargs).lower(*_given(mesh, args, kwargs))
 
-    def _compiled(self, mesh: Mesh) -> Any:
+    def _for(self, mesh: Mesh, args: Any, kwargs: Any) -> Any:
+        is_on_cpu = mesh.local_devices[0].platform == "cpu"
+        unfused = ("fusion",) if is_on_cpu and holds_long_density(args, kwargs) else ()
+        return self._on_mesh(mesh, (_ALIKE, *unfused) if is_on_cpu else ())
+
+    def _compiled(self, mesh: Mesh, left_out: tuple[str, ...]) -> Any:
         # One for each mesh: a function that was traced for another has its number of devices in it.
         def program(turns: Any, args: Any, kwargs: Any) -> Any:
             arrays, rest = eqx.partition((args, kwargs), eqx.is_array)
@@ -69,7 +75,7 @@ class Program:
             made = jax.shard_map(on_each, mesh=mesh, in_specs=same, out_specs=same, check_vma=False)(turns, arrays)
             return eqx.combine(made, others[-1])
 
-        options = _ALIKE if mesh.local_devices[0].platform == "cpu" else {}
+        options = without_passes(*left_out) if left_out else {}
         return eqx.filter_jit(program, **{"compiler_options": options})  # pyright: ignore
 
 

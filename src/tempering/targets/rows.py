@@ -6,11 +6,11 @@ GPU each program takes as long to compile as a million evaluations of a cheap de
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.devices import on_one
 from tempering.devices.mesh import active_mesh
 from tempering.targets.base import Target, evaluate, evaluate_many
 from tempering.targets.cost import is_black_box
@@ -53,7 +53,7 @@ def evaluate_rows(target: Target, points: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.concatenate(values), np.concatenate(gradients)
 
 
-@eqx.filter_jit
+@on_one
 def _evaluate_parts(
     target: Target, room: Float[Array, "place dim"], num_parts: Int[Array, ""]
 ) -> tuple[Float[Array, " place"], Float[Array, "place dim"]]:
