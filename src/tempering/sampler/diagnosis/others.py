@@ -55,7 +55,8 @@ def _digits(log_z: float | None) -> list[Finding]:
     step = 0.0 if log_z is None else float(np.spacing(np.float32(abs(log_z))))
     if step <= COARSE_STEP:
         return []
-    measured = f"log densities are near {log_z:,.0f}, where single precision has steps of {step:.3g}"
+    near = f"{log_z:,.0f}" if step < 1e6 else f"{log_z:.3g}"
+    measured = f"log densities are near {near}, where single precision has steps of {step:.3g}"
     meaning = "weights and log Z are rounded to such steps, and so are the moves of chains"
     remedy = (
         "subtract a constant in your function before it is rounded, such as its value at one point; log Z is then less "
