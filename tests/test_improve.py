@@ -91,6 +91,7 @@ def test_a_loaded_sampler_is_improved_to_the_same(fitted):
     assert arrays_of(again) == arrays_of(improved)
 
 
+@pytest.mark.slow
 def test_without_kept_samples_the_model_alone_is_gone_on_from(fitted, tmp_path):
     _, sampler, _, improved = fitted
     folder = sampler.save(tmp_path / "bare")

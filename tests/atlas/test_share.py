@@ -68,8 +68,13 @@ def within_shares(log_density, dim: int, budget: int) -> dict[str, int]:
 CASES = {"bent": (bent, 2), "eggs": (egg_box, 2), "funnel": (funnel, 4), "boxes": (boxes, 3)}
 
 
-@pytest.mark.parametrize("budget", [6000, 70_000])
-@pytest.mark.parametrize("name", CASES)
+FAST = (("bent", 6000), ("boxes", 6000), ("funnel", 70_000))
+ALL = [(name, budget) for name in CASES for budget in (6000, 70_000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"), [case if case in FAST else pytest.param(*case, marks=pytest.mark.slow) for case in ALL]
+)
 def test_no_stage_passes_its_share(name, budget, monkeypatch):
     if name == "funnel":  # charts that never serve take all that learning may; a right one is slow to fit
         monkeypatch.setattr(learn, "fit_triangular", lambda points, *_, is_bent: Triangular.identity(points.shape[1]))

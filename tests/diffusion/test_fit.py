@@ -264,6 +264,7 @@ def test_a_full_schedule_keeps_its_last_weights_unless_they_are_clearly_worse():
     np.testing.assert_array_equal(kept["w"], [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
 
 
+@pytest.mark.slow
 def test_weights_do_what_resampling_does(buffers, trained):
     """Hotter samples weighted for the level, and the same resampled by these weights, teach the same denoiser."""
     del trained

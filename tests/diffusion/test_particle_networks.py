@@ -16,6 +16,7 @@ from tempering.settings import Network
 from tempering.transforms.centred import Centred
 
 KINDS = [EGNN, ParticleTransformer]
+TELLING = [EGNN, pytest.param(ParticleTransformer, marks=pytest.mark.slow)]
 GEOMETRY = Centred(5, 3)
 C_NOISE, C_TEMPERATURE, C_IN = jnp.asarray(-0.2), jnp.asarray(0.6), jnp.asarray(0.8)
 
@@ -103,14 +104,14 @@ def test_a_symmetry_broken_inside_is_seen(kind, monkeypatch):
     must_fail(check_equivariance, function, GEOMETRY)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TELLING)
 def test_nothing_before_training(kind):
     output = call(fresh(kind), point())
     assert output.shape == (GEOMETRY.dim,) and output.dtype == jnp.float32
     np.testing.assert_array_equal(output, np.zeros(GEOMETRY.dim))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TELLING)
 def test_only_a_shared_network_sees_the_temperature(kind):
     def change(is_shared):
         network = awake(kind, is_shared=is_shared)
@@ -120,7 +121,7 @@ def test_only_a_shared_network_sees_the_temperature(kind):
     assert change(is_shared=False) == 0.0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TELLING)
 def test_coincident_particles_are_no_exception(kind):
     """Values, gradients in points and weights, forward derivatives: finite with two, and with all, in one place."""
     network = awake(kind)
@@ -172,7 +173,7 @@ def test_radial_features_are_of_physical_distances_and_bounded():
     np.testing.assert_allclose(walls, 1.0 / (1.0 + 4.0 * 0.9 ** np.array([2.0, 6.0, 12.0])), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TELLING)
 def test_half_precision_is_the_same_function_to_three_digits(kind):
     network, half = (awake(kind, size=0.2, is_half=is_half) for is_half in (False, True))
     full_output, half_output = call(network, point()), call(half, point())

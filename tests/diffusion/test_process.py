@@ -36,8 +36,8 @@ def drawn(exact, num_steps, solver="heun", process=PROCESS, num=NUM, divergence=
 
 
 def expected_of(exact, num=NUM):
-    keys = jax.vmap(lambda key: jax.random.split(key)[0])(jax.random.split(jax.random.key(0), num))
-    starts = np.asarray(jax.vmap(exact.prior.sample)(keys), np.float64)
+    first = jax.jit(jax.vmap(lambda key: exact.prior.sample(jax.random.split(key)[0])))
+    starts = np.asarray(first(jax.random.split(jax.random.key(0), num)), np.float64)
     return exact.mean + (starts - exact.mean) @ exact.transport.T
 
 
@@ -69,12 +69,13 @@ def test_training_and_grid_are_even_in_the_roots_of_time():
     np.testing.assert_allclose(grid[jnp.array([0, -1])], [12.0, 0.05], rtol=1e-4)
     roots = np.sqrt(PROCESS.time_at(grid))
     np.testing.assert_allclose(np.diff(roots), np.diff(roots)[0], rtol=1e-3)
-    seen = jax.vmap(levels.sample)(jax.random.split(jax.random.key(3), 4000))
+    keys = jax.random.split(jax.random.key(3), 4000)
+    seen = jax.jit(jax.vmap(levels.sample))(keys)
     assert np.min(seen) >= 0.05 and np.max(seen) <= 12.0
     low, high = roots[-1], roots[0]
     assert_mean(np.sqrt(PROCESS.time_at(seen)), 0.5 * (low + high), key=jax.random.key(3))
     plain = NoiseLevels(levels.sigma_min, levels.sigma_max)
-    exploding = jax.vmap(plain.sample)(jax.random.split(jax.random.key(3), 4000))
+    exploding = jax.jit(jax.vmap(plain.sample))(keys)
     must_fail(assert_mean, np.sqrt(PROCESS.time_at(exploding)), 0.5 * (low + high))
 
 
@@ -100,7 +101,9 @@ def test_a_step_of_euler_is_that_of_the_textbook(correlated):
     must_fail(check, Drifting(PROCESS.unit, 0.1, 8.0))
 
 
-@pytest.mark.parametrize(("solver", "num_steps", "order"), [("euler", 400, 1), ("heun", 100, 2)])
+@pytest.mark.parametrize(
+    ("solver", "num_steps", "order"), [pytest.param("euler", 400, 1, marks=pytest.mark.slow), ("heun", 100, 2)]
+)
 def test_both_processes_have_one_flow(correlated, solver, num_steps, order):
     """The same denoiser and start end at the same point with the same density, as steps grow, each at its own order."""
     expected = expected_of(correlated)
@@ -154,7 +157,7 @@ def test_the_reverse_sde_is_ddpms(correlated):
     np.testing.assert_allclose(variance / bar_next, sigma_next**2 * (1 - share), rtol=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["sde", "churn"])
+@pytest.mark.parametrize("solver", ["sde", pytest.param("churn", marks=pytest.mark.slow)])
 def test_stochastic_draws_have_the_exact_moments(diagonal, solver):
     kicks = Kicks(20.0, None) if solver == "churn" else None
     x, _ = drawn(diagonal, 300 if solver == "sde" else 60, solver, num=4000, divergence="none", kicks=kicks)

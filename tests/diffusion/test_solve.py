@@ -29,8 +29,8 @@ def draws_of(exact, solver, *, num=NUM, num_steps=None, divergence="exact", seed
 
 def starts_of(exact, num, seed=0):
     """The prior points that `draw` starts from: the first half of each particle's own key."""
-    keys = jax.vmap(lambda key: jax.random.split(key)[0])(jax.random.split(jax.random.key(seed), num))
-    return np.asarray(jax.vmap(exact.prior.sample)(keys), np.float64)
+    first = jax.jit(jax.vmap(lambda key: exact.prior.sample(jax.random.split(key)[0])))
+    return np.asarray(first(jax.random.split(jax.random.key(seed), num)), np.float64)
 
 
 def check_log_q(exact, x, log_q, tolerance):

@@ -94,7 +94,7 @@ def _runs_of(box, monkeypatch):
 @pytest.mark.parametrize(
     ("kernel", "gradient", "levels", "interval"),
     [
-        (RandomWalk(), False, (4.0, 1.0), 3),
+        pytest.param(RandomWalk(), False, (4.0, 1.0), 3, marks=pytest.mark.slow),
         (RandomWalk(), False, (4.0, 2.0, 1.0), 1),
         (HMC(num_leapfrog=2), True, (4.0, 1.0), 2),  # pyright: ignore[reportCallIssue]
     ],
@@ -137,6 +137,7 @@ def test_searches_that_nobody_looks_at_in_between_have_the_bits_of_searches_in_s
     assert Counter(ahead.calls) == Counter(in_step.calls)
 
 
+@pytest.mark.slow
 def test_a_climb_out_of_walls_goes_at_its_own_pace_too(monkeypatch):
     positions = jax.random.normal(KEY, (4, DIM))
     ahead, in_step = Uneven(gradient=True, seconds=0.002), Uneven(gradient=True, seconds=0.0)

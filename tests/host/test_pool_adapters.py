@@ -38,6 +38,7 @@ def assert_same(here, there):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_stan_model_of_a_path_is_compiled_by_every_worker(tmp_path, monkeypatch):
     (tmp_path / "bridgestan.py").write_text(BRIDGESTAN)
     monkeypatch.syspath_prepend(str(tmp_path))

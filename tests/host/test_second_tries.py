@@ -1,43 +1,22 @@
 """What a second try may not change: the bits of a vectorised function, the time of a point, and the account of it."""
 
 import multiprocessing
-import os
-import signal
 import sys
 import threading
 import time
 import types
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from support.host_functions import BAD, POINTS, density
+from support.host_functions import BAD, POINTS, Bulk, density
 from tempering.adapters.black_box import BlackBox, Faults
 from tempering.errors import DensityError, RunFolderError, SettingsError
 from tempering.host import work
 from tempering.runs.points import PointStore, read_points
 
 RIGHT = np.asarray([density(x) for x in POINTS], np.float32)
-
-
-class Bulk:
-    """A vectorised density that tells how many rows it was given together, as the last bits of a product do."""
-
-    def __init__(self, folder: Path, trouble: str = "none"):
-        self.folder, self.trouble = str(folder), trouble
-
-    def __call__(self, x):
-        mark = Path(self.folder) / "happened"
-        if self.trouble != "none" and np.any(np.all(x == POINTS[BAD], axis=1)) and not mark.exists():
-            mark.touch()
-            if self.trouble == "kills":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if self.trouble == "raises":
-                raise LookupError("no table for these points")
-            time.sleep(600)
-        return np.array([density(row) for row in x]) + len(x)
 
 
 def _bulk(tmp_path, trouble, **options):

@@ -92,6 +92,7 @@ def test_a_folder_gives_it_back(fitted):
         np.testing.assert_array_equal(tp.load(folder).sample(4, seed=2), sampler.sample(4, seed=2))
 
 
+@pytest.mark.slow
 def test_a_killed_fit_goes_on_bit_for_bit(fitted, tmp_path, monkeypatch):
     name, sampler, _ = fitted
     monkeypatch.setattr(train, "_KEEP_SECONDS", 0.0)
@@ -174,6 +175,7 @@ class _Breaking(FAB):
         return eqx.tree_at(lambda own: own.model.location, state, state.model.location * jnp.nan), info
 
 
+@pytest.mark.slow
 def test_a_step_that_breaks_down_is_left_out_and_told(monkeypatch):
     monkeypatch.setattr("tempering.baselines.train.baseline_of", lambda name: _Breaking())
     sampler = train.fit(anisotropic_gaussian(2), jax.random.key(0), TINY["fab"])

@@ -56,7 +56,13 @@ def test_costs_are_those_of_the_papers(name):
         assert method.weigh_cost(settings, 2).points == weighted
 
 
-@pytest.mark.parametrize("name", TINY)
+FAST = ("dds",)
+"""One that pays for everything that can be paid: steps, weights and every draw."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in TINY]
+)
 def test_the_ledger_agrees_with_the_host(name, counted):
     target, counter = counted
     counter.reset()
@@ -91,6 +97,7 @@ def test_the_ledger_agrees_with_the_host(name, counted):
     assert counter.with_gradient == sum(ledger.points.values()) - counter.value_only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_the_hessian_are_in_the_ledger(name):
     ledger = Ledger()
@@ -103,10 +110,10 @@ def test_the_count_notices_a_step_more(counted):
     target, counter = counted
     counter.reset()
     ledger = Ledger()
-    METHODS["dikl"].fit(target, jax.random.key(1), TINY["dikl"], ledger=ledger)
+    METHODS["dds"].fit(target, jax.random.key(1), TINY["dds"], ledger=ledger)
     honest = counter.total
     assert honest == ledger.total
-    dearer = dataclasses.replace(TINY["dikl"], num_mala=3)
+    dearer = dataclasses.replace(TINY["dds"], num_path_steps=TINY["dds"].num_path_steps + 1)
     assert planned(dearer, 2, None).evaluations != honest
 
 

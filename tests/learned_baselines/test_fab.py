@@ -87,7 +87,9 @@ def _weights(flow, kernel, alpha, target, num=6000, num_levels=3):
     return states, np.asarray(log_weights), accepted
 
 
-@pytest.mark.parametrize("kernel", [RandomWalk(), HMC(2)], ids=["random walk", "hmc"])
+@pytest.mark.parametrize(
+    "kernel", [pytest.param(RandomWalk(), marks=pytest.mark.slow), HMC(2)], ids=["random walk", "hmc"]
+)
 def test_weights_of_ais_are_unbiased(flow, kernel):
     target = Normal(2, 0.5, 1.2, 0.7)
     _, log_weights, accepted = _weights(flow, kernel, 1.0, target)

@@ -87,7 +87,8 @@ class Shifted(eqx.Module):
         return self.inner.cost(*args)
 
 
-@pytest.mark.parametrize("name", ["dds", pytest.param("cmcd", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_a_process_that_is_ready_is_the_same(name):
     """Tables of what depends on the step alone change neither the kernels nor their derivatives."""
     method, kind = METHODS[name]
@@ -181,7 +182,7 @@ def running(process, paths):
     return np.asarray(costs(paths), np.float64)
 
 
-@pytest.mark.parametrize(("name", "num_left_out"), [("dds", 1), ("cmcd", 12)])
+@pytest.mark.parametrize(("name", "num_left_out"), [("dds", 1), pytest.param("cmcd", 12, marks=pytest.mark.slow)])
 def test_weights_are_unbiased_under_any_control(name, num_left_out):
     process = process_of(name)
     walks = walks_of(process, 40_000)
@@ -204,7 +205,7 @@ def test_weights_are_unbiased_under_any_control(name, num_left_out):
     must_fail(assert_mean, weights * np.exp(np.asarray(ratio, np.float64)), 1.0)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [pytest.param("dds", marks=pytest.mark.slow), "cmcd"])
 def test_a_path_weighs_the_same_without_evaluations(name):
     process = process_of(name)
     walks = walks_of(process, 20)
@@ -249,7 +250,8 @@ def test_a_trust_region_of_normal_weights_is_known():
     np.testing.assert_allclose(region(worthless, bound), power, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", [pytest.param("dds", marks=pytest.mark.slow), "cmcd"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_the_log_variance_loss_is_zero_where_it_should_be(name):
     process = process_of(name)
     walks = walks_of(process, 64)
@@ -307,6 +309,7 @@ class TwiceCounted(Target):
         return self.inner.log_density(visit(x))
 
 
+@pytest.mark.slow
 def test_products_of_cmcd_are_counted_apart():
     settings = CMCDSettings(**SMALL)
     # Not a Gaussian, whose Hessian is the same everywhere: no visit would be needed for it.
@@ -319,15 +322,10 @@ def test_products_of_cmcd_are_counted_apart():
     assert sum(counted.visits) == cost.points + cost.hessian_vector
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "loss"),
-    [
-        ("dds", "kl"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("cmcd", "tr_lv"), ("cmcd", "kl"), ("dds", "tr_lv"))
-        ),
-    ],
+    [("dds", "kl"), ("cmcd", "tr_lv"), ("cmcd", "kl"), ("dds", "tr_lv")],
 )
 def test_training_raises_the_evidence_bound(name, loss):
     method, kind = METHODS[name]

@@ -189,6 +189,7 @@ def motion():
     return np.asarray([3, 0, 4, 1, 2]), jnp.asarray(rotation, jnp.float32)
 
 
+@pytest.mark.slow
 def test_scores_turn_and_energies_stay(motion):
     made = eqx.filter_jit
     target, settings, t = cluster(), IDEMSettings(width=8, depth=2, sigma_min=0.5, sigma_max=4.0), jnp.asarray(0.4)
@@ -254,9 +255,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["nem", *(pytest.param(name, marks=pytest.mark.slow) for name in ("idem", "bnem"))]
-)  # test_counts.py counts whole fits of the others
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_first_buffers_steps_and_draws_cost_what_they_say(name):
     method, settings, first, each = CASES[name]
     counting, counter = counting_target(mixture())

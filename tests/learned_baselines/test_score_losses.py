@@ -76,9 +76,8 @@ def test_scores_are_clipped_before_they_are_learned():
     must_fail(assert_mean, losses(IDEM(), loose, Score(0.0)), 0.01**2 / 2)
 
 
-@pytest.mark.parametrize(
-    ("num_bootstrap_after", "num_terms"), [pytest.param(None, 1.0, marks=pytest.mark.slow), (0, 2.0)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_bootstrap_after", "num_terms"), [(None, 1.0), (0, 2.0)])
 def test_the_loss_of_bnem_counts_the_noised_points_and_the_clean_one(num_bootstrap_after, num_terms):
     """An energy that is off by 0.5 costs 0.25 a term: at t, at u where estimates are bootstrapped, and at t = 0."""
     settings = BNEMSettings(**NOISE, num_mc=400, num_bootstrap=200, num_bootstrap_after=num_bootstrap_after)

@@ -53,6 +53,7 @@ print(repr(float(target.energy(x))), make_target("aldp").dim, "openmm" in sys.mo
 """
 
 
+@pytest.mark.slow
 def test_an_export_runs_where_openmm_cannot_be_imported(tmp_path):
     given = case("ethane")
     target = MoleculeTarget(given.record, 450.0, name="ethane")

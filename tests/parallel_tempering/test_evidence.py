@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from support.compilation import optimised
 from support.random_checks import assert_mean, assert_std, must_fail
 from support.tempered import tempered_draws
 from tempering.parallel_tempering import stepping_stone
@@ -59,7 +60,8 @@ _repeated = jax.jit(jax.vmap(stepping_stone, in_axes=(0, None)))
 
 def _scores(log_density, betas, exact) -> np.ndarray:
     """(estimate - exact) / standard error, of every repeat."""
-    estimate, error = _repeated(log_density, jnp.asarray(betas))
+    with optimised():
+        estimate, error = _repeated(log_density, jnp.asarray(betas))
     assert np.all((np.asarray(error) > 0) & (np.asarray(error) < 0.2)), f"standard errors {np.asarray(error)}"
     return (np.asarray(estimate, np.float64) - exact) / np.asarray(error)
 

@@ -76,6 +76,21 @@ FINE = {
 }
 
 
+SECOND = {
+    *("energy of wells", "energy of double exponential growth", "narrow probability density", "linear in one"),
+    *("saturating likelihood", "angles", "two idle coordinates", "skew normal", "spherical Cauchy", "Laplace"),
+    *("far from the start", "positive values", "flat in one coordinate within walls", "Rosenbrock", "clipped"),
+    *("correlated", "log gamma", "ring"),
+}
+"""Cases that say the same as others of their cause."""
+
+
+def _cases(table: dict) -> list:
+    each = ((name, case if isinstance(case, tuple) else (case,)) for name, case in table.items())
+    slow = pytest.mark.slow
+    return [pytest.param(*case, id=name, marks=[slow] if name in SECOND else []) for name, case in each]
+
+
 def _judge(function, ledger: Ledger, *, is_held: bool = False) -> None:
     """As after a pilot whose chains stayed about the starting points: under suspicion unless they are held."""
     target = as_target(function, DIM)
@@ -83,7 +98,7 @@ def _judge(function, ledger: Ledger, *, is_held: bool = False) -> None:
     refuse_hopeless(target, points, *evaluate_many(target, points), ledger, "pilot", is_held=is_held)
 
 
-@pytest.mark.parametrize(("function", "message"), HOPELESS.values(), ids=HOPELESS.keys())
+@pytest.mark.parametrize(("function", "message"), _cases(HOPELESS))
 def test_hopeless_densities_are_refused_with_their_cause(function, message):
     ledger = Ledger()
     with pytest.raises(DensityError, match=message):
@@ -91,7 +106,7 @@ def test_hopeless_densities_are_refused_with_their_cause(function, message):
     assert 0 < ledger.total <= NUM_FAR and set(ledger.points) == {"pilot"}
 
 
-@pytest.mark.parametrize("function", FINE.values(), ids=FINE.keys())
+@pytest.mark.parametrize("function", _cases(FINE))
 def test_densities_that_can_be_sampled_are_not_refused_even_under_suspicion(function):
     ledger = Ledger()
     _judge(function, ledger)
@@ -120,7 +135,9 @@ def _piloted(function, ledger: Ledger):
     return heat(jax.random.key(0), target, MALA(), starts, PILOT, 0.57, ledger, can_scout=False)
 
 
-@pytest.mark.parametrize("name", ["energy", "probability", "too many dimensions"])
+@pytest.mark.parametrize(
+    "name", ["energy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("probability", "too many dimensions"))]
+)
 def test_the_pilot_refuses(name):
     function, message = HOPELESS[name]
     with pytest.raises(DensityError, match=message):

@@ -89,13 +89,13 @@ def test_where_there_is_nothing_to_find_the_ladder_stays(seed):
     np.testing.assert_allclose(result.units.scale, blind.units.scale)
 
 
-def test_scouts_are_not_sent_where_no_rounds_are_left_or_a_ceiling_is_set():
-    for pilot in (pilot_of(max_rounds=3), pilot_of(ceiling=4.0)):
-        result, _ = heated(two_modes(0.0), pilot)
-        assert np.isnan(result.scout_rhat) and np.isnan(result.scout_reach)
+@pytest.mark.parametrize("change", [{"ceiling": 4.0}, pytest.param({"max_rounds": 3}, marks=pytest.mark.slow)])
+def test_scouts_are_not_sent_where_no_rounds_are_left_or_a_ceiling_is_set(change):
+    result, _ = heated(two_modes(0.0), pilot_of(**change))
+    assert np.isnan(result.scout_rhat) and np.isnan(result.scout_reach)
 
 
-@pytest.mark.parametrize(("has_prior", "hottest"), [(True, 1024.0), (False, 4.0)])
+@pytest.mark.parametrize(("has_prior", "hottest"), [(True, 1024.0), pytest.param(False, 4.0, marks=pytest.mark.slow)])
 def test_without_a_gradient_chains_begin_at_the_prior_if_there_is_one(has_prior, hottest):
     likelihood = from_callable(lambda x: float(-0.5 * np.sum(x**2)), dim=2)
     target = posterior_of(likelihood, None, None, Normal(0.0, 1.0), None) if has_prior else as_target(likelihood)

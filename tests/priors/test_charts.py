@@ -120,7 +120,13 @@ TABLED = {
 }
 
 
-@pytest.mark.parametrize(("make", "exact"), TABLED.values(), ids=TABLED.keys())
+TELLING = ("Gumbel", "InverseGamma, by its cdf", "truncated")
+
+
+@pytest.mark.parametrize(
+    ("make", "exact"),
+    [pytest.param(*TABLED[name], id=name, marks=[] if name in TELLING else [pytest.mark.slow]) for name in TABLED],
+)
 def test_other_distributions_of_numpyro(make, exact):
     dist = pytest.importorskip("numpyro.distributions")
     with unchecked():

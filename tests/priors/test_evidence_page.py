@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pytest
 
 from support.pages import DOCS, ROOT, blocks, run_blocks
 from support.tiny import tiny_ptsd
@@ -23,6 +24,7 @@ def test_the_figures_of_the_eggbox_are_those_of_its_runs():
     assert "off by less than 0.02, and the shares by less than 0.025" in words
 
 
+@pytest.mark.slow
 def test_examples_run(monkeypatch, capsys):
     samplers = []
 

@@ -90,6 +90,7 @@ def is_whole(page, selector: str) -> bool:
     return page.eval_on_selector(selector, "(element) => element.scrollWidth <= element.clientWidth")
 
 
+@pytest.mark.slow
 def test_the_table_of_parameters_is_seen_whole(browser, own):
     with opened(browser, own / "report.html") as (page, _):
         for width in (420, 640, 1000, 1200, 1400):
@@ -166,6 +167,7 @@ def test_parameters_are_chosen_and_panels_enlarged(desk):
     assert desk.text_content("[data-detail-title]") == "Marginal of gain"
 
 
+@pytest.mark.slow
 def test_the_nearest_draw_is_read_out(desk):
     desk.get_by_role("button", name="noise against gain; enlarge").click()
     found = ""
@@ -178,6 +180,7 @@ def test_the_nearest_draw_is_read_out(desk):
     assert "gain = " in found and "log density = " in found and "weight = " in found
 
 
+@pytest.mark.slow
 def test_figures_are_saved_and_text_is_copied(desk):
     for button in (desk.get_by_role("button", name="This view as SVG"), desk.locator("#figure-ladder [data-svg]")):
         with desk.expect_download() as download:
@@ -192,6 +195,7 @@ def test_figures_are_saved_and_text_is_copied(desk):
     playwright.expect(copy).to_have_text("Copied")
 
 
+@pytest.mark.slow
 def test_light_and_dark_change_the_figures_too(desk):
     def colours() -> list[str]:
         script = "(place) => getComputedStyle(document.querySelector(place))"
@@ -207,6 +211,7 @@ def test_light_and_dark_change_the_figures_too(desk):
     assert colours() == light
 
 
+@pytest.mark.slow
 def test_nobody_is_shut_out(browser, own, tmp_path):
     with opened(browser, own / "report.html", width=420) as (page, _):
         page.evaluate("document.querySelectorAll('details').forEach((fold) => (fold.open = true))")

@@ -144,6 +144,7 @@ def test_the_page_tells_what_matters(plane_report):
     assert "Trustworthy" in page.text and "tempering run mog40" in page.text and "@inproceedings" in page.text
 
 
+@pytest.mark.slow
 def test_a_deeper_run_has_pairs_and_no_weights(deep_run):
     page = _page_of(make_report(deep_run))
     names = {path.stem for path in (deep_run / "figures").iterdir()}
@@ -151,6 +152,7 @@ def test_a_deeper_run_has_pairs_and_no_weights(deep_run):
     assert "Pairs of coordinates" in page.text and "Weights of the draws" not in page.text
 
 
+@pytest.mark.slow
 def test_the_folder_alone_decides_the_bytes(plane_report, monkeypatch):
     before = _digests(plane_report)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it would now raise
@@ -162,6 +164,7 @@ def test_the_folder_alone_decides_the_bytes(plane_report, monkeypatch):
     assert _digests(plane_report) == before
 
 
+@pytest.mark.slow
 def test_another_folder_gives_other_bytes(plane_report, a_copy):
     folder = a_copy(plane_report, without=("levels", "evaluation.npz", "figures"))
     before, result = make_report(folder).read_bytes(), read_json(folder / "result.json")
@@ -201,6 +204,7 @@ def test_a_hostile_name_is_text(plane_run, a_copy):
     assert hostile not in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_figures_of_an_earlier_report_do_not_stay(plane_report, a_copy):
     folder = a_copy(plane_report, without=("levels",))
     arrays = read_arrays(folder / "evaluation.npz")
@@ -230,6 +234,7 @@ def test_what_is_no_run_is_refused(tmp_path, plane_run, a_copy):
         make_report(folder)
 
 
+@pytest.mark.slow
 def test_draws_that_are_not_finite_are_shown_as_such(deep_run, a_copy):
     folder = a_copy(deep_run, without=("levels", "figures"))
     arrays = read_arrays(folder / "evaluation.npz")

@@ -67,6 +67,7 @@ def test_lines_are_the_bonds_where_they_are_known(bonds):
     assert distances_figure(contents).axes[-1].get_xlabel().endswith("atoms, nm") is bool(bonds)
 
 
+@pytest.mark.slow
 def test_a_run_in_internal_coordinates_has_the_figures_of_a_molecule(tmp_path):
     config = {"name": "inner", "target": {"name": "aldp_internal", "arguments": {}}, "method": "ptsd", "seed": 3}
     write_json(tmp_path / "config.json", {"format": "tempering run 2", "config": config})

@@ -75,6 +75,7 @@ def test_a_folder_that_lacks_something_says_what_to_do(a_copy):
     assert "not recorded" in text and "no times by stage" in text and "There are no draws to show" in text
 
 
+@pytest.mark.slow
 def test_an_older_folder_still_shows_what_can_be_read(a_copy):
     folder = a_copy()
     kept = {name: array for name, array in read_arrays(folder / "samples.npz").items() if not name.startswith("shown/")}
@@ -92,6 +93,7 @@ def test_a_saved_sampler_has_a_report_without_a_run(own, tmp_path):
     assert "<h1>saved</h1>" in text and "gain" in text and "initial PT" in text
 
 
+@pytest.mark.slow
 def test_a_sampler_writes_its_report_to_a_file(own, tmp_path):
     sampler = tp.load(own)
     before = sorted(path.name for path in own.iterdir())
@@ -130,6 +132,7 @@ def test_runs_are_compared(own, a_copy, tmp_path):
         compare_runs([own, own])
 
 
+@pytest.mark.slow
 def test_a_run_without_draws_leaves_the_others_comparable(own, a_copy, tmp_path):
     unfinished = a_copy("sampler.json", "sampler.npz", "samples.npz").rename(tmp_path / "unfinished")
     other = a_copy()
@@ -154,6 +157,7 @@ def test_the_command_compares(own, a_copy, tmp_path, capsys):
     assert main(["compare", str(own)]) == 2 and "two folders or more" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_unlike_runs_are_compared_as_far_as_they_go(own, plane_run):
     comparison = compare_runs([own, plane_run])
     assert not comparison.parameters and "different parameters" in comparison.notes[0] and len(comparison.notes) == 1

@@ -77,6 +77,7 @@ def test_a_run_on_particles_has_its_own_figures(tmp_path):
     assert "Pairs of coordinates" not in text and "Samples by level" not in text
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_is_known_by_the_name_of_its_target(tmp_path):
     folder = _write_run(tmp_path, {}, geometry=None, target="dw4")
     assert read_contents(folder).geometry == PLANE
@@ -94,7 +95,12 @@ def test_other_runs_are_not_of_particles(tmp_path, target):
 
 
 @pytest.mark.parametrize(
-    ("geometry", "has_reference"), [(Centred(2, 1), True), (PLANE, False), (SPACE, True), (Centred(5, 4), False)]
+    ("geometry", "has_reference"),
+    [
+        (SPACE, True),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((Centred(2, 1), True), (Centred(5, 4), False))),
+        (PLANE, False),
+    ],
 )
 def test_every_size_has_figures_with_and_without_a_reference(geometry, has_reference):
     evaluation = {name: part for name, part in _arrays(geometry).items() if has_reference or "reference" not in name}
@@ -104,6 +110,7 @@ def test_every_size_has_figures_with_and_without_a_reference(geometry, has_refer
         assert picture is not None and png_of(picture).startswith(PNG)
 
 
+@pytest.mark.slow
 def test_a_reference_is_seen_in_every_figure():
     draws_only = {name: part for name, part in _arrays(PLANE).items() if "reference" not in name}
     for name in ("samples", "distances", "levels"):
@@ -121,6 +128,7 @@ def test_the_reference_stands_over_the_level_at_temperature_one_only():
     assert with_reference == without
 
 
+@pytest.mark.slow
 def test_lost_draws_are_shown_as_such():
     arrays = _arrays(PLANE)
     arrays["draws"][:5], arrays["draws"][5, 0], arrays["draws"][6] = np.nan, np.inf, 1e20

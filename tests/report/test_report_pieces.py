@@ -101,7 +101,13 @@ def test_figures_follow_the_theme_of_the_page():
     assert int(dark["--c0d0887"][5:7], 16) > 0xC0, "deep blue is light enough to be read"
 
 
-@pytest.mark.parametrize("name", ["draws", "draws_log_density", "reference", "reference_log_density", "grid_y"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("draws", "draws_log_density"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("reference", "reference_log_density", "grid_y")),
+    ],
+)
 def test_a_missing_array_costs_only_what_needs_it(plane_run, name):
     whole = read_contents(plane_run)
     evaluation = {key: array[:300] for key, array in whole.evaluation.items() if key != name and "grid" not in key}
@@ -147,7 +153,7 @@ def test_commands_in_words_are_code_and_nothing_else_is():
     assert "<code>tempering resume</code> &lt;b&gt;" in text
 
 
-@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("dim", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_other_dimensions(dim):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((300, dim)) * np.arange(1, dim + 1)[None] + 3.0
@@ -166,6 +172,7 @@ def test_one_level_has_no_figure_along_levels():
         assert FIGURES[name](_contents(levels=levels)) is not None
 
 
+@pytest.mark.slow
 def test_a_long_ladder_and_a_constant_coordinate():
     levels = [LevelRecord(k, 3000.0 ** (1 - k / 39), acceptance=0.5, validation_loss=3.0) for k in range(40)]
     samples = {k: LevelSamples(np.zeros((20, 2)), np.full(20, -np.inf)) for k in range(40)}

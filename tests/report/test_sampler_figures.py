@@ -148,6 +148,7 @@ def test_without_folder_density_or_levels_there_is_less(plane_run, tmp_path):
     assert len(axes.patches) == 1, "no weight is positive: the draws alone"
 
 
+@pytest.mark.slow
 def test_named_draws_and_many_coordinates(plane_run):
     tree = {"tau": DRAWS[:, 0], "theta": np.tile(DRAWS, (1, 4))}
     known = SamplerContents(_facts(plane_run), tree, outer=lambda p: {"tau": p[:, 0], "theta": np.tile(p, (1, 4))})

@@ -49,7 +49,7 @@ def _chart_of_valley():
     return fit_triangular(_valley(800), np.zeros(800))
 
 
-@pytest.mark.parametrize("neck", [0, pytest.param(3, marks=pytest.mark.slow), 5])
+@pytest.mark.parametrize("neck", [0, *(pytest.param(neck, marks=pytest.mark.slow) for neck in (3, 5))])
 def test_the_neck_of_a_funnel_is_found_wherever_it_stands(neck):
     chart = _chart_of_funnel(neck)
     assert int(chart.order[0]) == neck

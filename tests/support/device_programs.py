@@ -1,11 +1,13 @@
-"""Programs on 1, 3 and 8 virtual devices, as a process of its own: XLA makes devices when it starts.
+"""Programs on so many of 8 virtual devices, as a process of its own: XLA makes devices when it starts.
 
-Prints one line of JSON: for each program and each number of devices a hash of the result's bits.
+The numbers are its arguments. Prints one line of JSON: for each program and each number of devices a hash of the
+result's bits.
 """
 
 import hashlib
 import json
 import os
+import sys
 
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
@@ -16,7 +18,7 @@ import numpy as np
 from tempering.devices import by_row, mean_and_grad, on_devices, programs, rows, use
 from tempering.devices.mesh import LANES
 
-NUMBERS = (1, 3, 8)
+NUMBERS = tuple(int(word) for word in sys.argv[1:])
 DIM = 5
 
 

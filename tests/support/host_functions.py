@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Noted", "NotedRows", "POINTS", "count_as_quick", "density", "misbehaving"]
+__all__ = ["Bulk", "Noted", "NotedRows", "POINTS", "count_as_quick", "density", "misbehaving"]
 
 POINTS = np.random.default_rng(7).normal(size=(24, 2))
 BAD = 5
@@ -79,6 +79,25 @@ class NotedRows(Noted):
             file.write("".join(lines))
         time.sleep(self.seconds)
         return np.array([density(row) for row in x]) + 0.01 * len(x)
+
+
+class Bulk:
+    """A vectorised density that tells how many rows it was given together, as the last bits of a product do."""
+
+    def __init__(self, folder: Path, trouble: str = "none"):
+        self.folder, self.trouble = str(folder), trouble
+
+    def __call__(self, x):
+        """The densities plus the number of rows, after what happens once."""
+        mark = Path(self.folder) / "happened"
+        if self.trouble != "none" and np.any(np.all(x == POINTS[BAD], axis=1)) and not mark.exists():
+            mark.touch()
+            if self.trouble == "kills":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.trouble == "raises":
+                raise LookupError("no table for these points")
+            time.sleep(600)
+        return np.array([density(row) for row in x]) + len(x)
 
 
 def count_as_quick(monkeypatch) -> None:
