@@ -3,6 +3,7 @@
 import dataclasses
 
 import equinox as eqx
+import hypothesis
 import jax
 import jax.numpy as jnp
 import pytest
@@ -59,6 +60,7 @@ def check_plan(settings: MethodSettings, dim: int, budget: int) -> int:
     return total
 
 
+@hypothesis.settings(max_examples=12)
 @given(method=METHOD_NAMES, dim=DIMS, num_levels=NUM_LEVELS, budget=BUDGETS)
 @example(method="ptsd", dim=128, num_levels=3, budget=20_000)
 @example(method="ptsd", dim=2, num_levels=2, budget=1_000)

@@ -9,9 +9,12 @@ from tempering._compat import collected_seldom
 
 @pytest.fixture(autouse=True)
 def own_thresholds():
+    """Nothing is collected meanwhile: to look through all that a whole suite has made takes a second."""
     before = gc.get_threshold()
+    gc.disable()
     yield
     gc.set_threshold(*before)
+    gc.enable()
 
 
 @pytest.mark.parametrize("before", [(700, 10, 10), (2000, 10, 0)])

@@ -173,6 +173,7 @@ def test_programs_come_back_in_the_next_process_and_say_nothing(tmp_path):
     assert "cpu_aot_loader" not in errors
 
 
+@pytest.mark.slow
 def test_damaged_entries_cost_only_time(tmp_path):
     value = _run(tmp_path)[0].split()[1]
     entries = list(tmp_path.rglob("*-cache"))
@@ -183,12 +184,14 @@ def test_damaged_entries_cost_only_time(tmp_path):
     assert out.split() == ["True", value, "0"] and "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_done_without(tmp_path):
     (tmp_path / "file").write_text("in the way")
     out, errors = _run(tmp_path / "file" / "folder")
     assert out.split()[0] == "False" and "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_a_cache_of_the_users_own_is_left_alone(tmp_path):
     out, _ = _run(tmp_path / "ours", JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
     assert out.split()[0] == "False" and not (tmp_path / "ours").exists()
@@ -212,6 +215,7 @@ MOST_PROGRAMS = 55
 """There were 179 before small operations went to the host, and 41 after."""
 
 
+@pytest.mark.slow
 def test_a_small_default_fit_compiles_few_programs(tmp_path):
     """Each takes a tenth of a second on a GPU, and a hundredth when it comes back from the cache."""
     keep = {name: os.environ[name] for name in ("PATH", "HOME", "JAX_PLATFORMS") if name in os.environ}

@@ -260,6 +260,7 @@ def test_the_command_plans_a_run_of_ones_own(place):
     assert not (place / "x").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_of_openmm_is_a_molecule(place):
     openmm = pytest.importorskip("openmm")
     from openmm import app

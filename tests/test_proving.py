@@ -188,6 +188,7 @@ def test_the_chain_of_fields_is_a_product_of_two_integrals_in_one_dimension_less
     assert physics.chain_truth(16, 0.005)[1] == pytest.approx(0.15956, abs=2e-5)
 
 
+@pytest.mark.slow
 def test_densities_have_their_symmetries():
     x = jax.random.normal(jax.random.key(0), (8,))
     swapped = x[jnp.array([2, 1, 0, 5, 4, 3, 6, 7])]
@@ -272,6 +273,7 @@ def test_random_mixtures_are_what_they_are_said_to_be():
     np.testing.assert_array_equal(again.means, mixtures[7].means)
 
 
+@pytest.mark.slow
 def test_a_random_mixture_is_normalised_and_its_shares_have_its_weights():
     found = random_mixture(23)  # six components in the plane, two of which share an optimum
     density = found.density()
@@ -340,6 +342,7 @@ def test_weights_count_and_unusable_weights_are_wrong():
     assert not judge(FLAT, Answer(draws, np.full(2, -np.inf), 1, log_z=1.0))["is_right"]
 
 
+@pytest.mark.slow
 def test_rows_are_not_made_twice_and_failures_are_rows(tmp_path):
     calls = []
 

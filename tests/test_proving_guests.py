@@ -186,8 +186,8 @@ CASES = {
 
 
 QUICK = (
-    *(name for name in list(CASES)[:9] if name != "volatility"),
-    *("hidden states", "domain walls", "spins", "polymer", "fringes", "slabs", "dimer", "levels"),
+    *(name for name in list(CASES)[:4] if name != "volatility"),
+    *("spins", "polymer", "fringes", "dimer"),
 )
 """The others are like them, and take seconds each."""
 
@@ -209,7 +209,9 @@ def at_rows(density: Density, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return np.asarray(found[0]), np.asarray(found[1])
 
 
-@pytest.mark.parametrize("name", ["cold-wells-2", "growth-3", "predators-2"])
+@pytest.mark.parametrize(
+    "name", ["cold-wells-2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("growth-3", "predators-2"))]
+)
 def test_a_black_box_is_the_density_that_it_stands_for(name):
     density, rng = density_of(name), np.random.default_rng(4)
     rows = rng.uniform(0.6, 1.3, (20, density.dim)) * (np.array([1e5, 1.0, 1e3]) if name == "growth-3" else 1.0)
@@ -220,7 +222,13 @@ def test_a_black_box_is_the_density_that_it_stands_for(name):
         must_fail(np.testing.assert_allclose, target.box.values_and_gradients(rows + 0.1)[1], gradients, rtol=0.01)
 
 
-@pytest.mark.parametrize("name", ["clusters-40", "hidden-states-4", "network-5", "levels-12"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "network-5",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("clusters-40", "hidden-states-4", "levels-12")),
+    ],
+)
 def test_a_function_of_a_tree_is_the_density_that_it_stands_for(name):
     density = density_of(name)
     leaves, shape = jax.tree.flatten(density.how["like"])
@@ -280,6 +288,7 @@ def test_topics_are_a_dirichlet_distribution():
     np.testing.assert_allclose(shares[:2], density.masses[:2], atol=0.02)
 
 
+@pytest.mark.slow
 def test_spins_made_continuous_are_a_mixture_of_normals_with_one_for_each_state():
     """Couplings and fields are read off the derivatives at 0; the mixture is normalised by itself."""
     density = guests.spin_glass()

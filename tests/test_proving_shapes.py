@@ -109,6 +109,7 @@ def test_truths_in_the_plane_are_those_of_a_grid(name):
     np.testing.assert_allclose(weights @ shares / weights.sum(), density.masses, atol=3e-3)
 
 
+@pytest.mark.slow
 def test_the_rings_have_their_masses_beside_normal_coordinates_as_well():
     alone, beside = ridges.rings(), ridges.rings(extra=True)
     np.testing.assert_allclose(alone.masses, beside.masses)

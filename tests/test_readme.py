@@ -18,7 +18,7 @@ RESULTS = sorted((ROOT / "results").glob("*.json")) + sorted((ROOT / "results" /
 
 def test_the_results_table_is_current():
     rewritten = runpy.run_path(str(ROOT / "benchmarks" / "results_table.py"))["rewritten"]
-    for page, figure in (("docs/results.md", "1,080,200"), ("README.md", "300,000")):
+    for page, figure in (("docs/results.md", "1,080,200"), ("README.md", "2,600,000")):
         text = (ROOT / page).read_text()
         # Marks of age change with every commit that touches the algorithm; the figures must not.
         assert without_marks(text) == without_marks(rewritten(text)), "run `python benchmarks/results_table.py`"
@@ -28,6 +28,7 @@ def test_the_results_table_is_current():
         )
 
 
+@pytest.mark.slow
 def test_the_page_of_the_paper_is_current(monkeypatch):
     monkeypatch.setattr(work, "settings_digest", functools.cache(work.settings_digest))
     text = (ROOT / "docs" / "reproduction.md").read_text()

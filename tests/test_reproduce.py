@@ -187,6 +187,7 @@ def stopping_after(number: int):
     return observe
 
 
+@pytest.mark.slow
 def test_an_interrupted_reproduction_goes_on(tiny, tmp_path, capsys):
     undisturbed = dataclasses.replace(tiny, folder=tmp_path / "other", out=tmp_path / "elsewhere" / "reproduce")
     undisturbed = dataclasses.replace(undisturbed, results=tmp_path / "elsewhere", seeds=[0])

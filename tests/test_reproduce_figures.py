@@ -97,6 +97,7 @@ def test_chains_at_a_temperature_sample_it():
     must_fail(lambda: _variance_after(5.0, expected=0.1))
 
 
+@pytest.mark.slow
 def test_exact_samples_of_a_mixture_have_its_modes():
     truth = MixtureTruth(make_target("mog40"), 1.0)
     np.testing.assert_allclose(truth.region_weights(), 1 / 40, rtol=0.02)

@@ -58,7 +58,8 @@ def mean_square_of_scores(is_weighted: bool) -> float:
     return float(np.mean(values * (h + 1e-3 if is_weighted else 1.0)))
 
 
-@pytest.mark.parametrize("is_weighted", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_weighted", [True, False])
 def test_the_loss_of_idem_is_that_of_quadrature(is_weighted):
     settings = IDEMSettings(**NOISE, num_mc=400, is_weighted=is_weighted, max_score=100.0)
     # Half the score leaves a quarter of its square; the spread of estimates is what the right score leaves.
@@ -69,6 +70,7 @@ def test_the_loss_of_idem_is_that_of_quadrature(is_weighted):
     assert float(jnp.mean(found)) != pytest.approx(0.25 * mean_square_of_scores(not is_weighted), rel=0.3)
 
 
+@pytest.mark.slow
 def test_scores_are_clipped_before_they_are_learned():
     settings = IDEMSettings(**NOISE, num_mc=400, is_weighted=False, max_score=0.01)
     assert_mean(losses(IDEM(), settings, Score(0.0)), 0.01**2 / 2, name="square of clipped scores")

@@ -154,6 +154,7 @@ def test_weighted_panels_are_weighted():
     assert not np.isfinite(weighted.reshape((64, 64))[right]).any()
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn():
     log_weights = np.random.default_rng(4).normal(size=len(DRAWS))
     lost = DRAWS.copy()

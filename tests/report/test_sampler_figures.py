@@ -39,6 +39,7 @@ def _texts(figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
+@pytest.mark.slow
 def test_a_run_has_every_figure_and_they_are_written(plane_run, tmp_path):
     known = SamplerContents(_facts(plane_run), DRAWS, LOG_WEIGHTS, folder=plane_run)
     figures = sampler_figures(known)

@@ -78,4 +78,5 @@ def judge():
 @pytest.fixture(scope="session")
 def drawn(target, judge):
     """Exact samples of the target, evaluated."""
-    return judge(target, target.sample(jax.random.key(11), NUM_SAMPLES))
+    sampled = eqx.filter_jit(lambda target, key: target.sample(key, NUM_SAMPLES))
+    return judge(target, sampled(target, jax.random.key(11)))
