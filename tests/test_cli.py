@@ -10,7 +10,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import arviz
 import numpy as np
 import pytest
 from pyarrow import parquet as pyarrow
@@ -88,6 +87,8 @@ def test_a_run_leaves_a_whole_folder(runs, name):
 
 
 def test_sample_writes_draws_that_follow_from_the_seed(runs, tmp_path):
+    import arviz
+
     folder, _ = runs[PTSD]
     before = files_of(folder)
     code, out, _ = command("sample", folder, "-n", 40, "-o", tmp_path / "a.npz", "--seed", 5)

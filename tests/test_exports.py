@@ -2,7 +2,6 @@
 
 import os
 
-import arviz
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -25,6 +24,12 @@ NAMED = {
 WEIGHTS = RNG.normal(size=7).astype(np.float32)
 
 
+def from_netcdf(path):
+    import arviz  # which takes most of a second, in every process that collects this file
+
+    return arviz.from_netcdf(path)
+
+
 def columns_in(path) -> dict[str, np.ndarray]:
     table = pyarrow.read_table(path)
     return {name: table[name].to_numpy() for name in table.column_names}
@@ -43,7 +48,7 @@ def test_plain_draws_come_back(tmp_path):
         assert_same(read_arrays(write_draws(tmp_path / f"{name}.npz", PLAIN, weights)), {"draws": PLAIN} | more)
         columns = {f"x[{axis}]": PLAIN[:, axis] for axis in range(3)} | more
         assert_same(columns_in(write_draws(tmp_path / f"{name}.parquet", PLAIN, weights)), columns)
-        data = arviz.from_netcdf(write_draws(tmp_path / f"{name}.nc", PLAIN, weights))
+        data = from_netcdf(write_draws(tmp_path / f"{name}.nc", PLAIN, weights))
         assert data.posterior["x"].values.tobytes() == PLAIN.tobytes() and data.posterior["x"].shape == (1, 7, 3)
         if weights is not None:
             assert data.sample_stats["log_weights"].values.tobytes() == weights.tobytes()
@@ -87,7 +92,7 @@ def test_named_draws_keep_their_names(tmp_path):
     assert_same(found, columns_of(named_arrays(NAMED)) | {"log_weights": WEIGHTS})
     assert list(found)[:4] == ["pair.0", "pair.1[0]", "pair.1[1]", "school.rank"]
     np.testing.assert_array_equal(found["school.theta[2]"], PLAIN[:, 2])
-    data = arviz.from_netcdf(write_draws(tmp_path / "a.nc", NAMED))
+    data = from_netcdf(write_draws(tmp_path / "a.nc", NAMED))
     assert sorted(data.posterior.data_vars) == names
     np.testing.assert_array_equal(data.posterior["school.theta"].values[0], PLAIN)
 

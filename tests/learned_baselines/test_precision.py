@@ -15,8 +15,6 @@ from tempering.baselines.units import Rescaled
 from tempering.settings import FABSettings
 from tempering.targets import Target
 
-FLOW = Flow(jax.random.key(0), 2, 1, 4, 1, False)
-
 
 class Form(Target):
     """A quadratic form, by a product of matrices."""
@@ -31,8 +29,8 @@ class Form(Target):
 
 
 def weighed():
-    keys = row_keys(jax.random.key(0), 2)
-    return jax.make_jaxpr(lambda keys: FAB().draw_weighted(keys, FLOW, Form(), FABSettings()))(keys)
+    keys, flow = row_keys(jax.random.key(0), 2), eqx.filter_jit(Flow)(jax.random.key(0), 2, 1, 4, 1, False)
+    return jax.make_jaxpr(lambda keys: FAB().draw_weighted(keys, flow, Form(), FABSettings()))(keys)
 
 
 def twice():

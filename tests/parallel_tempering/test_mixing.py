@@ -1,6 +1,5 @@
 """Split R-hat: ArviZ's number, and what it says of chains that never moved."""
 
-import arviz
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,8 @@ from tempering.parallel_tempering.mixing import split_rhat
 
 @pytest.mark.parametrize("num_draws", [4, 50])
 def test_agrees_with_arviz(num_draws):
+    import arviz  # which takes most of a second, in every process that collects this file
+
     key_noise, key_mean = jax.random.split(jax.random.key(50))
     shift = jnp.asarray([0.0, 0.3, 3.0])[None, None] * jax.random.normal(key_mean, (1, 12, 3))
     draws = 2.0 + shift + jax.random.normal(key_noise, (num_draws, 12, 3))
