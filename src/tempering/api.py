@@ -13,7 +13,7 @@ from tempering.adapters.hosting import hosted
 from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, structure_of
-from tempering.compilation import keep_programs
+from tempering.compilation import keep_programs, single, single_precision
 from tempering.devices import check_devices, use
 from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
 from tempering.devices.keys import from_seed
@@ -81,6 +81,7 @@ def fit(
 ) -> Sampler: ...
 @overload
 def fit(log_density: Any, dim: int | None = None, *, seed: Sequence[int], **options: Any) -> Samplers: ...
+@single_precision()
 def fit(  # pyright: ignore[reportInconsistentOverload]
     log_density: Any,
     dim: int | None = None,
@@ -181,11 +182,13 @@ def fit(  # pyright: ignore[reportInconsistentOverload]
     keep_programs()
     check_devices(devices)
     dim, budget = (int(n) if isinstance(n, np.integer) else n for n in (dim, as_whole(budget)))
+    log_density = single(log_density)
     if prior is None and prior_transform is None:
         target = as_fitted(log_density, dim, like, support, reference)
     else:
         refuse_beside_prior(support=support, reference=reference, scale=scale)
         target = posterior_of(log_density, dim, like, prior, prior_transform)
+    target = single(target)
     require_choice("method", method, tuple(METHODS))
     check_callback(callback)
     _check_options(seed, progress, budget, time_limit, scale, init)
@@ -274,6 +277,7 @@ def _fit_each(seeds: tuple[int, ...], out: str | Path | None, fit_one: Callable[
     return samplers
 
 
+@single_precision()
 def load(
     folder: str | Path,
     log_density: Any = None,

@@ -1,7 +1,8 @@
 """What XLA compiles: quickly where a program runs seldom, only once where it can be kept between processes.
 
-`quick` is for programs that take longer to compile than to run. `keep_programs` turns on JAX's persistent cache in the
-user's cache folder. `Ahead` compiles on another thread what will be needed later.
+`single_precision` is what every program is written for. `quick` is for programs that take longer to compile than to
+run. `keep_programs` turns on JAX's persistent cache in the user's cache folder. `Ahead` compiles on another thread what
+will be needed later.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,15 +32,19 @@ __all__ = [
     "host",
     "keep_programs",
     "on_device",
+    "methods_in_single_precision",
     "prune",
     "quick",
     "rounded_up",
+    "single",
+    "single_precision",
     "spare_threads",
     "unbound",
     "user_folder",
 ]
 
 Function = TypeVar("Function", bound=Callable)
+Class = TypeVar("Class", bound=type)
 
 SWITCH = "TEMPERING_CACHE"
 """The environment variable: a folder for compiled programs, or "off"."""
@@ -49,6 +54,46 @@ _OFF = ("off", "0", "no", "none", "")
 _ENTRY = "*-cache"
 _FATAL = 3
 """XLA's log level that leaves out false alarms."""
+
+
+@contextlib.contextmanager
+def single_precision() -> Iterator[None]:
+    """JAX in single precision inside, also where a user has switched `jax_enable_x64` on.
+
+    A density is then traced in single precision; what it holds in double precision is rounded, as by NumPy's arrays.
+    """
+    if not jax.config.values["jax_enable_x64"]:
+        yield
+        return
+    with jax.enable_x64(False), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Explicitly requested dtype (float64|int64|uint64|complex128)")
+        yield
+
+
+def single(tree: Any) -> Any:
+    """The tree with JAX's arrays of 64 bits rounded to 32; itself where it has none."""
+    narrow = {"float64": np.float32, "int64": np.int32, "uint64": np.uint32}
+
+    def is_wide(leaf: Any) -> bool:
+        return isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and str(leaf.dtype) in narrow
+
+    def one(leaf: Any) -> Any:
+        return jax.device_put(np.asarray(leaf).astype(narrow[str(leaf.dtype)])) if is_wide(leaf) else leaf
+
+    return jax.tree.map(one, tree) if any(map(is_wide, jax.tree.leaves(tree))) else tree
+
+
+def methods_in_single_precision(cls: Class) -> Class:
+    """A class whose public methods and properties run in single precision; a decorator."""
+    shown = {"__repr__", "_repr_html_"}
+    for name, member in list(vars(cls).items()):
+        if name.startswith("_") and name not in shown:
+            continue
+        if isinstance(member, property) and member.fget is not None:
+            setattr(cls, name, property(single_precision()(member.fget), doc=member.__doc__))
+        elif callable(member) and not isinstance(member, type):
+            setattr(cls, name, single_precision()(member))
+    return cls
 
 
 def quick(function: Function) -> Function:
@@ -142,7 +187,7 @@ class Ahead:
         """
         if self._pool is not None:
             # With the devices that are active here.
-            self._named[name] = self._pool.submit(contextvars.copy_context().run, work)
+            self._named[name] = self._pool.submit(contextvars.copy_context().run, single_precision()(work))
 
     def wait(self, name: Hashable) -> None:
         """Wait for a program that is being compiled: a second time would take as long. One not begun is given up."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
+from tempering.compilation import single_precision
 from tempering.errors import DensityError, SettingsError, require_extra, what_is
 from tempering.settings.checks import require_flag
 
@@ -53,6 +54,7 @@ class TorchDensity:
             )
 
 
+@single_precision()
 def from_torch(
     fn: Callable[..., Any],
     dim: int,
