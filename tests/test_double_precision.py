@@ -1,4 +1,4 @@
-"""A user who has switched `jax_enable_x64` on gets the fit of one who has not, bit for bit, and keeps double precision."""
+"""A user with `jax_enable_x64` gets the fit of one without, bit for bit, and keeps double precision outside of it."""
 
 import threading
 import warnings
@@ -30,7 +30,8 @@ def test_a_fit_is_the_same_and_the_user_keeps_double_precision(tmp_path):
     with jax.enable_x64(True):
         own = fit(widened(), seed=3)
         assert jnp.ones(()).dtype == jnp.float64  # outside of the library nothing has changed
-        draws, weighted, log_prob = own.sample(5, seed=1), own.sample_weighted(6, seed=2), own.log_prob(np.zeros((2, 2)))
+        draws, weighted = own.sample(5, seed=1), own.sample_weighted(6, seed=2)
+        log_prob = own.log_prob(np.zeros((2, 2)))
         loaded = tp.load(own.save(tmp_path / "fit"), density())
         again = loaded.sample_weighted(6, seed=2)
         assert own.diagnose().status == usual.diagnose().status and own.summary() and repr(own)
