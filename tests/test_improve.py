@@ -60,6 +60,7 @@ def test_the_account_holds_everything_and_the_budget(fitted):
     assert improved.paid.level.size == record.num_draws + sampler.paid.level.size
 
 
+@pytest.mark.slow
 def test_searches_find_what_there_is_and_hits_add_up(fitted):
     _, sampler, _, _ = fitted
     improved = sampler.improve(budget=6000, progress=False)

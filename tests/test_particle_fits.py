@@ -148,7 +148,9 @@ def tiny_settings(kind: str):
     return dataclasses.replace(tiny_ptsd(), network=network, noise=base.noise)
 
 
-@pytest.fixture(scope="module", params=["egnn", pytest.param("particle_transformer", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=[pytest.param(kind, marks=pytest.mark.slow) for kind in ("egnn", "particle_transformer")]
+)
 def fitted(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("particles") / "run"
     start = np.random.default_rng(0).normal(5.0, 1.0, (40, NUM * AXES))

@@ -255,7 +255,7 @@ def test_priors_map_the_cube_and_normal_coordinates_to_the_same_point():
         np.testing.assert_allclose(prior.to_normal(x), z, rtol=1e-4)
 
 
-def test_a_spike_in_the_middle_of_an_interval_survives_single_precision():
+def test_a_spike_in_the_middle_of_an_interval_survives_plain_jax():
     density = classic.pathology()
     assert float(density.normal_log_density(jnp.array([1e-9, 0.0]))) == pytest.approx(18.42 - 1.84, abs=0.01)
     near, far = (float(density.log_density(density.prior.from_normal(jnp.array([z, 0.0])))) for z in (1e-7, 1e-6))

@@ -60,7 +60,9 @@ def _records() -> dict[str, dict]:
     return found
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name", [name if name == "panels-mw32" else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+)
 def test_a_figure_is_drawn_from_records_and_from_none(name, tmp_path):
     draw = REPRODUCTIONS[name].figure
     assert draw is not None
@@ -92,6 +94,7 @@ def _variance_after(beta: float, *, expected: float) -> None:
     np.testing.assert_array_equal(np.asarray(still.position), np.asarray(start))
 
 
+@pytest.mark.slow
 def test_chains_at_a_temperature_sample_it():
     _variance_after(10.0, expected=0.1)
     must_fail(lambda: _variance_after(5.0, expected=0.1))

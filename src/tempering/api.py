@@ -13,7 +13,7 @@ from tempering.adapters.hosting import hosted
 from tempering.adapters.own import as_fitted, function_of, refuse_beside_prior
 from tempering.adapters.prior import posterior_of, read_prior
 from tempering.adapters.structure import StructuredTarget, structure_of
-from tempering.compilation import keep_programs, single, single_precision
+from tempering.compilation import keep_programs, plain_jax, single
 from tempering.devices import check_devices, use
 from tempering.devices.hosts import agreed, followed_store, is_first, refuse_on_several
 from tempering.devices.keys import from_seed
@@ -81,7 +81,7 @@ def fit(
 ) -> Sampler: ...
 @overload
 def fit(log_density: Any, dim: int | None = None, *, seed: Sequence[int], **options: Any) -> Samplers: ...
-@single_precision()
+@plain_jax()
 def fit(  # pyright: ignore[reportInconsistentOverload]
     log_density: Any,
     dim: int | None = None,
@@ -277,7 +277,7 @@ def _fit_each(seeds: tuple[int, ...], out: str | Path | None, fit_one: Callable[
     return samplers
 
 
-@single_precision()
+@plain_jax()
 def load(
     folder: str | Path,
     log_density: Any = None,

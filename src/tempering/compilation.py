@@ -1,6 +1,6 @@
 """What XLA compiles: quickly where a program runs seldom, only once where it can be kept between processes.
 
-`single_precision` is what every program is written for. `quick` is for programs that take longer to compile than to
+`plain_jax` is what every program is written for. `quick` is for programs that take longer to compile than to
 run. `keep_programs` turns on JAX's persistent cache in the user's cache folder. `Ahead` compiles on another thread what
 will be needed later.
 """
@@ -32,12 +32,12 @@ __all__ = [
     "host",
     "keep_programs",
     "on_device",
-    "methods_in_single_precision",
+    "methods_in_plain_jax",
     "prune",
     "quick",
     "rounded_up",
     "single",
-    "single_precision",
+    "plain_jax",
     "spare_threads",
     "unbound",
     "user_folder",
@@ -57,15 +57,16 @@ _FATAL = 3
 
 
 @contextlib.contextmanager
-def single_precision() -> Iterator[None]:
-    """JAX in single precision inside, also where a user has switched `jax_enable_x64` on.
+def plain_jax() -> Iterator[None]:
+    """JAX inside as programs here are written for it, whatever a user has switched on outside.
 
-    A density is then traced in single precision; what it holds in double precision is rounded, as by NumPy's arrays.
+    That is single precision (`jax_enable_x64` is off): a density is traced in it, and what it holds in double precision
+    is rounded. And nothing ends at a NaN or an infinity (`jax_debug_nans`, `jax_debug_infs`), which are counted here.
     """
-    if not jax.config.values["jax_enable_x64"]:
+    if not any(jax.config.values[name] for name in ("jax_enable_x64", "jax_debug_nans", "jax_debug_infs")):
         yield
         return
-    with jax.enable_x64(False), warnings.catch_warnings():
+    with jax.enable_x64(False), jax.debug_nans(False), jax.debug_infs(False), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Explicitly requested dtype (float64|int64|uint64|complex128)")
         yield
 
@@ -83,16 +84,16 @@ def single(tree: Any) -> Any:
     return jax.tree.map(one, tree) if any(map(is_wide, jax.tree.leaves(tree))) else tree
 
 
-def methods_in_single_precision(cls: Class) -> Class:
-    """A class whose public methods and properties run in single precision; a decorator."""
+def methods_in_plain_jax(cls: Class) -> Class:
+    """A class whose public methods and properties run in plain JAX; a decorator."""
     shown = {"__repr__", "_repr_html_"}
     for name, member in list(vars(cls).items()):
         if name.startswith("_") and name not in shown:
             continue
         if isinstance(member, property) and member.fget is not None:
-            setattr(cls, name, property(single_precision()(member.fget), doc=member.__doc__))
+            setattr(cls, name, property(plain_jax()(member.fget), doc=member.__doc__))
         elif callable(member) and not isinstance(member, type):
-            setattr(cls, name, single_precision()(member))
+            setattr(cls, name, plain_jax()(member))
     return cls
 
 
@@ -187,7 +188,7 @@ class Ahead:
         """
         if self._pool is not None:
             # With the devices that are active here.
-            self._named[name] = self._pool.submit(contextvars.copy_context().run, single_precision()(work))
+            self._named[name] = self._pool.submit(contextvars.copy_context().run, plain_jax()(work))
 
     def wait(self, name: Hashable) -> None:
         """Wait for a program that is being compiled: a second time would take as long. One not begun is given up."""

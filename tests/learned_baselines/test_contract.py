@@ -27,14 +27,7 @@ def fit(name, **options):
     return tp.fit(gaussian, 2, method=name, **{"settings": TINY[name], "progress": False, **options})
 
 
-FAST = ("fab",)
-"""One with a density of its draws; `test_counts.py` fits every baseline, and asks those without one for weights."""
-
-
-@pytest.fixture(
-    scope="module",
-    params=[name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in TINY],
-)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in TINY])
 def fitted(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("baselines") / request.param
     return request.param, fit(request.param, out=folder), folder

@@ -57,7 +57,7 @@ def test_costs_are_those_of_the_papers(name):
 
 
 FAST = ("dds",)
-"""One that pays for everything that can be paid: steps, weights and every draw."""
+"""One that pays for everything that can be paid: steps, weights and every draw. The only whole fit of the fast suite."""
 
 
 @pytest.mark.parametrize(

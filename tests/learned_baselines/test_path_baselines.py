@@ -205,7 +205,8 @@ def test_weights_are_unbiased_under_any_control(name, num_left_out):
     must_fail(assert_mean, weights * np.exp(np.asarray(ratio, np.float64)), 1.0)
 
 
-@pytest.mark.parametrize("name", [pytest.param("dds", marks=pytest.mark.slow), "cmcd"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_a_path_weighs_the_same_without_evaluations(name):
     process = process_of(name)
     walks = walks_of(process, 20)

@@ -83,7 +83,7 @@ def test_the_packaged_alanine_is_what_openmm_makes_now():
     assert replace(given, positions=packaged.positions) == packaged
 
 
-def test_single_precision_of_alanine_is_within_two_thousandths():
+def test_plain_jax_of_alanine_is_within_two_thousandths():
     given = case("alanine, OBC1")
     energies, _ = openmm_values(given.system, given.conformations)
     target = MoleculeTarget(given.record)
@@ -97,7 +97,7 @@ def test_single_precision_of_alanine_is_within_two_thousandths():
 
 
 @pytest.mark.slow
-def test_single_precision_forces_of_alanine():
+def test_plain_jax_forces_of_alanine():
     given = case("alanine, OBC1", 20)
     _, forces = openmm_values(given.system, given.conformations)
     target = MoleculeTarget(given.record)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tempering.adapters.named import ModelChart, NamedStructure
 from tempering.adapters.structure import Structure, structure_of
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.errors import DensityError, SettingsError, first_line, require_extra, what_is
 from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
@@ -181,7 +181,7 @@ class NumPyroTarget(Target):
         return PriorReference(self.model) if self.model.has_prior else None
 
 
-@single_precision()
+@plain_jax()
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> NumPyroTarget:
     """Make the posterior of a NumPyro model a target for `tp.fit`. Draws are dicts of named parameters.
 

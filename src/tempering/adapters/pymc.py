@@ -18,7 +18,7 @@ import numpy as np
 
 from tempering.adapters.named import CLOSE, ModelChart, NamedStructure
 from tempering.adapters.structure import structure_of
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.errors import DensityError, SettingsError, first_line, require_extra, what_is
 from tempering.targets.base import Target
 from tempering.types import Array, Float, Key
@@ -156,7 +156,7 @@ class PyMCTarget(Target):
         return PriorReference(self.model) if self.model.has_prior else None
 
 
-@single_precision()
+@plain_jax()
 def from_pymc(model: Any) -> PyMCTarget:
     """Make the posterior of a PyMC model a target for `tp.fit`. Draws are dicts of named parameters.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tempering.adapters.callback import CallbackTarget, from_callable
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.errors import DensityError, SettingsError, require_extra, what_is
 from tempering.settings.checks import require_flag
 
@@ -54,7 +54,7 @@ class TorchDensity:
             )
 
 
-@single_precision()
+@plain_jax()
 def from_torch(
     fn: Callable[..., Any],
     dim: int,

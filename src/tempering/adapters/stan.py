@@ -19,7 +19,7 @@ from tempering.adapters.black_box import BlackBox
 from tempering.adapters.callback import CallbackTarget, checked_host
 from tempering.adapters.named import ModelChart, NamedStructure
 from tempering.adapters.structure import structure_of
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.errors import DensityError, SettingsError, first_line, require_extra, what_is
 from tempering.types import Array, Float
 
@@ -156,7 +156,7 @@ class StanTarget(CallbackTarget):
         return NamedStructure(self.model)
 
 
-@single_precision()
+@plain_jax()
 def from_stan(model: Any, data: Any = None, *, host: Mapping[str, Any] | None = None, **options: Any) -> StanTarget:
     """Make the posterior of a Stan model a target for `tp.fit`. Draws are dicts of named parameters.
 

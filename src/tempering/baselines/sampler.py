@@ -14,7 +14,7 @@ from tempering.baselines.findings import baseline_findings, compared
 from tempering.baselines.plan import Plan, enter
 from tempering.baselines.registry import baseline_of
 from tempering.baselines.units import in_units
-from tempering.compilation import methods_in_single_precision
+from tempering.compilation import methods_in_plain_jax
 from tempering.devices import on_one
 from tempering.errors import DensityError, SettingsError
 from tempering.kernels import ChainState
@@ -39,7 +39,7 @@ _CHUNK = 4096
 _MOST_DRAWS = 2**31 - 1
 
 
-@methods_in_single_precision
+@methods_in_plain_jax
 @dataclasses.dataclass(repr=False)
 class BaselineSampler(Sampler):
     """A trained baseline. Its arguments are those of a `Sampler`; `model` is whatever the method draws with.

@@ -24,7 +24,7 @@ from tempering.adapters.own import as_fitted, refuse_beside_prior
 from tempering.adapters.prior import posterior_of
 from tempering.adapters.pymc import from_pymc
 from tempering.adapters.stan import from_stan
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.errors import DensityError, RunFolderError, SettingsError, TemperingError, first_line, what_is
 from tempering.lab.model_files import OPENMM_FILES, Source, checksum, located, read_model
 from tempering.methods.budget import default_budget
@@ -46,7 +46,7 @@ _METRICS = MetricsConfig(num_weighted=0, num_likelihood=0)
 """Judging costs an own density no evaluation: the weights that the fit paid for say how good it is."""
 
 
-@single_precision()
+@plain_jax()
 def own_config(
     given: str,
     *,
@@ -115,7 +115,7 @@ def placed(config: RunConfig, folder: Path) -> RunConfig:
     return replace(config, target=TargetConfig(OWN_MODEL, {**config.target.arguments, **seen}))
 
 
-@single_precision()
+@plain_jax()
 def target_of(config: RunConfig, folder: Path | None = None) -> Target:
     """The target of any run's configuration; an own model is read again and compared with what was fitted.
 

@@ -13,7 +13,7 @@ import numpy as np
 from tempering._compat import collected_seldom
 from tempering.adapters.hosting import hosted
 from tempering.api import load
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.devices import use
 from tempering.errors import SettingsError
 from tempering.lab.evaluation import judge
@@ -50,7 +50,7 @@ _METRICS_KEY = 1_000_000
 """Folded into the seed's key for metrics, far from any level."""
 
 
-@single_precision()
+@plain_jax()
 def run(
     config: RunConfig,
     folder: str | Path,
@@ -75,7 +75,7 @@ def run(
             return _carry_out(opened, target, observe, time_limit)
 
 
-@single_precision()
+@plain_jax()
 def resume(
     folder: str | Path,
     on_event: OnEvent = ignore_event,
@@ -94,7 +94,7 @@ def resume(
             return _carry_out(opened, target, observe, time_limit)
 
 
-@single_precision()
+@plain_jax()
 def improve_folder(
     folder: str | Path, budget: int, on_event: OnEvent = ignore_event, *, devices: Any = None
 ) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def improve_folder(
             return _judge(opened, improved, opened.config.metrics, observe)
 
 
-@single_precision()
+@plain_jax()
 def load_run(folder: str | Path, *, evaluates: bool) -> Any:
     """The sampler of a folder, as `tp.load` reads it; a model of a user's file is read too where it is needed.
 
@@ -138,7 +138,7 @@ def load_run(folder: str | Path, *, evaluates: bool) -> Any:
     return load_sampler(path, target_of(config, path))
 
 
-@single_precision()
+@plain_jax()
 @collected_seldom()
 def evaluate_folder(
     folder: str | Path, config: RunConfig | None = None, on_event: OnEvent = ignore_event

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tempering.compilation import single_precision
+from tempering.compilation import plain_jax
 from tempering.errors import SettingsError, require_extra, what_is
 from tempering.molecules.callback import OpenMMTarget, callback_target
 from tempering.molecules.system.reading import read_system, untranslated
@@ -19,7 +19,7 @@ _LONGEST_BOND = 0.5
 """nm: a median bond longer than this was given in another unit; ångström make 1."""
 
 
-@single_precision()
+@plain_jax()
 def from_openmm(
     system: Any,
     topology: Any,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.compilation import methods_in_single_precision
+from tempering.compilation import methods_in_plain_jax
 from tempering.devices import use
 from tempering.diffusion import DiffusionModel, in_chunks
 from tempering.errors import DensityError, RunFolderError, SettingsError, what_is
@@ -41,7 +41,7 @@ _MOST_DRAWS = 2**31 - 1
 """Of one call: draws are numbered by 32 bits, and XLA ends the whole process over an array that it cannot index."""
 
 
-@methods_in_single_precision
+@methods_in_plain_jax
 @dataclasses.dataclass(repr=False)
 class Sampler(Shown):
     """A trained sampler.

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tempering.compilation import methods_in_single_precision
+from tempering.compilation import methods_in_plain_jax
 from tempering.errors import RunFolderError, SettingsError
 from tempering.runs.storage import as_path, read_json, write_json
 from tempering.runs.words import with_error
@@ -51,7 +51,7 @@ def folder_of(folder: str | Path, seed: int) -> Path:
     return as_path(folder, "out") / f"seed-{seed}"
 
 
-@methods_in_single_precision
+@methods_in_plain_jax
 @dataclass(repr=False)
 class Samplers:
     """Several samplers of one density, each fitted with its own seed. They take turns to draw.

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from tempering.compilation import methods_in_single_precision
+from tempering.compilation import methods_in_plain_jax
 from tempering.errors import SettingsError, require_extra
 from tempering.runs.exports import check_place, inference_data, named_arrays, write_draws
 from tempering.sampler.answer import Answer, answer_of, user_log_density
@@ -32,7 +32,7 @@ _WEIGHTED = (
 )
 
 
-@methods_in_single_precision
+@methods_in_plain_jax
 class Shown:
     """The part of a `Sampler` that people and other programs look at."""
 

@@ -1,4 +1,4 @@
-"""A user with `jax_enable_x64` gets the fit of one without, bit for bit, and keeps double precision outside of it."""
+"""A fit has the same bits whatever a user has switched on in JAX, and outside of it that stays on."""
 
 import threading
 import warnings
@@ -10,7 +10,7 @@ import pytest
 
 import tempering as tp
 from support.tiny_fits import density, fit
-from tempering.compilation import methods_in_single_precision, single, single_precision
+from tempering.compilation import methods_in_plain_jax, plain_jax, single
 
 
 @pytest.fixture
@@ -61,9 +61,21 @@ def test_a_density_that_holds_double_precision_is_rounded_without_a_warning(doub
     ],
     ids=["prior", "transform", "support"],
 )
-def test_coordinates_of_a_user_are_in_single_precision(double, options):
+def test_coordinates_of_a_user_are_in_plain_jax(double, options):
     sampler = fit(lambda x: -0.5 * jnp.sum(x**2) - x[1], **options)
     assert np.isfinite(sampler.log_z) and sampler.sample_weighted(4)[1].dtype == np.float32
+
+
+@pytest.mark.parametrize("search", [jax.debug_nans, jax.debug_infs])
+def test_a_search_for_nan_does_not_end_a_fit(search):
+    """A point outside of the support is -inf, and what was rejected may be NaN: both are counted, not raised."""
+    usual = fit(density(wall=1.5), seed=2)
+    with search(True):
+        with pytest.raises(FloatingPointError):  # it is on
+            jax.jit(lambda x: jnp.stack([jnp.log(x), jnp.log(x) * 0.0]))(jnp.zeros(()))
+        own = fit(density(wall=1.5), seed=2)
+        np.testing.assert_array_equal(own.sample(4), usual.sample(4))
+    assert own.log_z == usual.log_z
 
 
 def test_only_what_is_wide_is_rounded(double):
@@ -81,9 +93,9 @@ def test_a_thread_does_not_know_what_its_maker_has_set(double):
     def look():
         seen.append(jax.config.values["jax_enable_x64"])
 
-    with single_precision():
+    with plain_jax():
         look()
-        threads = [threading.Thread(target=work) for work in (look, single_precision()(look))]
+        threads = [threading.Thread(target=work) for work in (look, plain_jax()(look))]
         for thread in threads:
             thread.start()
             thread.join()
@@ -92,7 +104,7 @@ def test_a_thread_does_not_know_what_its_maker_has_set(double):
 
 
 def test_public_methods_and_properties_are_meant(double):
-    @methods_in_single_precision
+    @methods_in_plain_jax
     class Asked:
         def method(self):
             """Says it."""
