@@ -57,7 +57,7 @@ def test_costs_are_those_of_the_papers(name):
 
 
 FAST = ("dds",)
-"""One that pays for everything that can be paid: steps, weights and every draw. The only whole fit of the fast suite."""
+"""One that pays for all that can be paid: steps, weights and every draw. No other is fitted whole in the fast suite."""
 
 
 @pytest.mark.parametrize(
