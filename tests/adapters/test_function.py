@@ -14,6 +14,9 @@ import pytest
 from support.counting import counting_target
 from support.unchecked import unchecked
 from tempering.adapters import as_target
+from tempering.adapters.forward import ForwardTarget
+from tempering.adapters.structure import StructuredTarget, structure_of
+from tempering.atlas.curvature import second_derivatives
 from tempering.errors import DensityError, SettingsError, what_is
 from tempering.targets import Target, anisotropic_gaussian
 from tempering.targets.base import evaluate_many
@@ -68,8 +71,16 @@ def _callback_with_gradient(vmap_method):
     return density
 
 
-def _endless(x):
-    return jax.lax.while_loop(lambda value: value < 0, lambda value: value + 1.0, -jnp.sum(x**2))
+def _root(x):
+    """Of -(r^3 + r) = x[0] + 2 x[1], by Newton's steps until they are small: r is known by its inverse."""
+    total = x[0] + 2.0 * x[1]
+    is_far = lambda root: jnp.abs(root**3 + root + total) > 1e-6  # noqa: E731
+    start = jnp.where(jnp.isnan(total), total, 0.0)
+    return jax.lax.while_loop(is_far, lambda r: r - (r**3 + r + total) / (3.0 * r**2 + 1.0), start)
+
+
+def _looped(x):
+    return -0.5 * _root(x) ** 2 - 0.5 * x[1] ** 2
 
 
 BAD = {
@@ -94,7 +105,6 @@ BAD = {
         _callback_with_gradient(None),
         r"cannot be batched: jax\.vmap raised NotImplementedError.*vmap_method",
     ),
-    "a while loop": (_endless, r"no gradient: jax\.grad raised .*custom_vjp"),
 }
 
 
@@ -239,3 +249,27 @@ def test_the_checks_evaluate_nothing():
     assert counter.total == 0
     # The counter works: one evaluation is one point.
     assert counter.wait(as_target(counting).log_density(jnp.zeros(2))) == 1
+
+
+def test_a_while_loop_gets_a_gradient_of_slopes_and_second_derivatives():
+    """By the rule of inverses: dr/dx0 = -1 / (3 r^2 + 1)."""
+    with pytest.raises(ValueError, match="Reverse-mode"):  # JAX alone has none
+        jax.grad(_looped)(jnp.ones(2))
+    target, x = as_target(_looped, 2), jnp.asarray([0.7, -1.3])
+    assert isinstance(target, ForwardTarget) and as_target(target) is target
+    root = float(_root(x))
+    slope = -1.0 / (3.0 * root**2 + 1.0)
+    values, gradients = evaluate_many(target, jnp.stack([x, x + 1.0]))
+    np.testing.assert_allclose(values[0], -0.5 * root**2 - 0.5 * 1.3**2, rtol=1e-5)
+    np.testing.assert_allclose(gradients[0], [-root * slope, -2.0 * root * slope + 1.3], rtol=1e-4)
+    bend = 6.0 * root * slope**3  # of the root itself
+    curve = -(slope**2) - root * bend
+    found = second_derivatives(target, np.asarray(x), is_exact=True)
+    np.testing.assert_allclose(found, curve * np.asarray([[1.0, 2.0], [2.0, 4.0]]) - np.diag([0.0, 1.0]), rtol=2e-3)
+    assert not np.allclose(found, -(slope**2) * np.asarray([[1.0, 2.0], [2.0, 4.0]]) - np.diag([0.0, 1.0]), rtol=2e-3)
+
+
+def test_a_while_loop_of_named_parameters_keeps_their_names():
+    structure = structure_of({"a": 0.0, "b": 0.0})
+    target = as_target(StructuredTarget(lambda tree: _looped(jnp.stack([tree["a"], tree["b"]])), structure))
+    assert isinstance(target, ForwardTarget) and target.structure is structure

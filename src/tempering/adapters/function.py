@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tempering.adapters.forward import ForwardTarget, is_only_forwards
 from tempering.adapters.indices import index_outside
 from tempering.adapters.structure import StructuredTarget, hashable
 from tempering.errors import DensityError, SettingsError, first_line, what_is
@@ -79,6 +80,8 @@ def as_target(density: Any, dim: int | None = None) -> Target:
         )
     _check_value(target)
     _check_indices(target)
+    if isinstance(target, FunctionTarget | StructuredTarget) and is_only_forwards(target):
+        target = ForwardTarget(target.dim, target)
     _check_gradient(target)
     return target
 
@@ -189,7 +192,10 @@ def _other_dim(target: Target) -> str:
 def _check_gradient(target: Target) -> None:
     gradient = jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
     problem = "has no gradient: jax.grad"
-    remedy = "write it in differentiable JAX, or give it a gradient by jax.custom_vjp"
+    remedy = (
+        "write it in differentiable JAX, or give it a gradient by jax.custom_vjp; a function of NumPy can be handed over "
+        f"as it is, by tp.from_callable(fn, dim={target.dim})"
+    )
     try:
         jax.eval_shape(gradient, jax.ShapeDtypeStruct((target.dim,), jnp.float32))
         problem = "cannot be batched: jax.vmap"
