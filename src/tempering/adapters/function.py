@@ -193,8 +193,8 @@ def _check_gradient(target: Target) -> None:
     gradient = jax.grad(lambda x: jnp.asarray(target.log_density(x), jnp.float32))
     problem = "has no gradient: jax.grad"
     remedy = (
-        "write it in differentiable JAX, or give it a gradient by jax.custom_vjp; a function of NumPy can be handed over "
-        f"as it is, by tp.from_callable(fn, dim={target.dim})"
+        "write it in differentiable JAX, or give it a gradient by jax.custom_vjp; hand over a function of NumPy as it "
+        f"is, by tp.from_callable(fn, dim={target.dim})"
     )
     try:
         jax.eval_shape(gradient, jax.ShapeDtypeStruct((target.dim,), jnp.float32))
