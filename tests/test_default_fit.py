@@ -230,8 +230,6 @@ def readme_example() -> str:
     return blocks[0].replace("10_000", f"{README_DRAWS:_}")
 
 
-@pytest.mark.slow
-@pytest.mark.telling
 def test_the_readme_example_runs_as_printed_and_is_right(monkeypatch, capsys):
     budget = 12_000
     monkeypatch.setattr(tp, "fit", functools.partial(tp.fit, budget=budget, settings=SHORT))

@@ -28,7 +28,6 @@ def test_the_results_table_is_current():
         )
 
 
-@pytest.mark.slow
 def test_the_page_of_the_paper_is_current(monkeypatch):
     monkeypatch.setattr(work, "settings_digest", functools.cache(work.settings_digest))
     text = (ROOT / "docs" / "reproduction.md").read_text()

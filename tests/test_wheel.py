@@ -78,7 +78,6 @@ def test_the_package_is_typed_and_has_data():
     assert {"py.typed", "molecules/data/aldp.npz"} <= set(FILES)
 
 
-@pytest.mark.slow
 def test_the_core_alone_imports_and_fits(installed, tmp_path):
     environment = subprocess_environment(tmp_path / "cache")
     environment["PYTHONPATH"] = os.pathsep.join([str(installed), str(ROOT / "tests")])
