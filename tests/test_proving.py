@@ -59,6 +59,11 @@ INSIDE = {
     "rooms-4": [[0.45, 0.4, 0.48, 0.44]] * 2 + [[0.75, 0.72, 0.71, 0.73]] * 3,
     "accepted-3": [[-2.0, -2.0, -2.0]] * 2 + [[3.0, 2.5, 2.0]] * 3,
     "levels-12": np.linspace(0.1, 2.0, 60, dtype=np.float32).reshape(5, 12),
+    "counts-14": np.linspace(0.2, 1.5, 70, dtype=np.float32).reshape(5, 14),
+    "covariance-10": np.linspace(0.5, 2.0, 50, dtype=np.float32).reshape(5, 10),
+    "local-level-22": np.linspace(0.2, 1.5, 110, dtype=np.float32).reshape(5, 22),
+    "takahashi-5": [[0.2, 1.5, 3.1, 8.0, 6.2], [8.5, 7.1, 5.0, 3.2, 1.1], [4.0, 5.3, 1.1, 8.0, 2.5]]
+    + [[0.5, 2.0, 3.5, 5.0, 6.5], [6.4, 2.1, 3.4, 5.0, 0.6]],
     "hard-ring-2": [[2.0, 0.0], [0.5, 1.5], [-1.0, 0.0], [0.5, -1.5], [2.01, 0.0]],
 }
 """Points of densities that are nowhere else on most of their prior."""

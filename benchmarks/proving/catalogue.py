@@ -9,15 +9,21 @@ from .decoys import DECOYS
 from .edges import EDGES
 from .guests import GUESTS
 from .hierarchies import HIERARCHIES
+from .laboratory import LABORATORY
 from .landscapes import LANDSCAPES
 from .likelihoods import GRID_POSTERIORS
 from .mixtures import random_mixture
 from .newcomers import NEWCOMERS
+from .obstacles import OBSTACLES
 from .oddities import ODDITIES
+from .puzzles import PUZZLES
 from .record import Density
 from .ridges import RIDGES
+from .signals import SIGNALS
 from .strangers import STRANGERS
 from .stubborn import STUBBORN
+from .surveys import SURVEYS
+from .switches import SWITCHES
 from .visitors import VISITORS
 from .wanderers import WANDERERS
 
@@ -69,6 +75,12 @@ DENSITIES: dict[str, Callable[[], Density]] = {
     **NEWCOMERS,
     **WANDERERS,
     **ODDITIES,
+    **SURVEYS,
+    **LABORATORY,
+    **PUZZLES,
+    **SIGNALS,
+    **SWITCHES,
+    **OBSTACLES,
 }
 _RANDOM = "mixture-"
 
